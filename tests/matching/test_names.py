@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from distributary.matching.names import NameTable
 
-TEXTS = st.text("aé\U0001f600/", max_size=3)
+TEXTS = st.text("aé\U0001f600/\0\x01", max_size=3) | st.sampled_from(
+    ["long" * 20, "".join(map(chr, range(32)))]  # no byte is left that could separate them
+)
 steps = st.lists(
     st.tuples(
         st.sampled_from(["put", "put", "put", "strike", "settle", "reopen"]), TEXTS, st.integers(0, 60)
@@ -28,6 +30,10 @@ def check(names: NameTable, held: list[str | None]) -> None:
     assert names.take(used).to_pylist() == texts
     ranked = used[np.argsort(names.ranks(used))]
     assert [held[number] for number in ranked.tolist()] == sorted(texts)
+    for some in (used, used[::2], used[1::3], used[:1]):
+        wanted = sorted(held[number] or "" for number in some.tolist())
+        assert names.ordered(some) == wanted
+        assert names.ordered(some.tolist()) == wanted
 
 
 @given(st.sets(st.integers(0, 999).map(str), max_size=50), steps)

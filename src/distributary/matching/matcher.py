@@ -33,7 +33,7 @@ from distributary.matching.engines import change_class
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
-from distributary.matching.registry import SubscriptionRegistry
+from distributary.matching.registry import FEW, SubscriptionRegistry
 from distributary.matching.single import SingleEvent
 from distributary.model import Delivery, Event, Subscription
 
@@ -179,7 +179,10 @@ class Matcher:
         numbers, tolerant = self._registry.numbers_of(slots)
         if tolerant:
             fired = self._change.fire_single(single, slots)
-            numbers = np.concatenate([np.array(numbers, np.int32), fired])
+            if isinstance(numbers, list) and len(fired) <= FEW:
+                numbers += fired.tolist()
+            else:
+                numbers = np.concatenate([np.array(numbers, np.int32), fired])
         return self._registry.names.ordered(numbers)
 
     def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,15 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, kernel, sealed, text_order
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, sealed, text_order
+from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
 FEW = 4096
 """Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
 
-MOST_KEPT = 1 << 16
-"""Texts of so many numbers are kept as Python has them; then all of them are forgotten."""
+CHANGED = -1
+"""The rank of a number of the base that has another text now, or none."""
+
+EXPECTED = 24
+"""Bytes that are made room for, for each text of one event; more are made when they are needed."""
+
+SEPARATORS = range(32)
+"""Bytes that may stand between texts which Python divides at once: the first that is in none of them."""
 
 SORTED_ANEW = 16
 """A base is sorted anew when more than one text in so many changed; else its order is merged."""
@@ -40,6 +46,13 @@ class _Recent(NamedTuple):
     numbers: Ints
     texts: pa.Array
     ranks: Floats
+
+
+class _BoundBase(NamedTuple):
+    """What kernels read of the base to name the matches of one event, and what may separate its texts."""
+
+    arrays: BoundArrays
+    separator: int | None
 
 
 class NameTable:
@@ -59,8 +72,10 @@ class NameTable:
         self._added: list[str | None]
         self._numbers: dict[str, int]
         self._recent: _Recent | None
-        self._kept: dict[int, str] = {}
-        """Texts by number, of numbers that `ordered` was asked for."""
+        self._views: tuple[memoryview, memoryview]
+        """The offsets and the bytes, for looking at one number."""
+        self._bound: _BoundBase | None
+        """What `ordered` reads of the base."""
         self._set_base(pa.array([], pa.large_string()))
 
     def __len__(self) -> int:
@@ -86,15 +101,15 @@ class NameTable:
             return self._added[number - len(self._base)]
         if number in self._replaced:
             return self._replaced[number]
-        start, end = self._offsets[number : number + 2].tolist()
+        offsets, data = self._views
+        start, end = offsets[number], offsets[number + 1]
         if start == end and not self._base[number].is_valid:
             return None
-        return str(memoryview(self._bytes[start:end]), "utf-8")  # type: ignore[arg-type]
+        return str(data[start:end], "utf-8")
 
     def put(self, number: int, text: str | None) -> None:
         """Give a number, which may be the next new one, another text that no other number has, or none."""
         self._recent = None
-        self._kept.pop(number, None)
         if number == len(self):
             self._added.append(text)
         else:
@@ -103,6 +118,8 @@ class NameTable:
                 self._numbers.pop(before, None)
             if number < len(self._base):
                 self._replaced[number] = text
+                if self._rank is not None:
+                    self._rank[number] = CHANGED
             else:
                 self._added[number - len(self._base)] = text
         if text is not None:
@@ -123,40 +140,45 @@ class NameTable:
         return pc.replace_with_mask(taken, pa.array(changed), patches)
 
     def ordered(self, numbers: list[int] | Ints) -> list[str]:
-        """The texts of these numbers, which have some, sorted; a list of them is taken to be short."""
+        """The texts of these numbers, which have some, sorted; a list of them is taken to be short.
+
+        The texts of the base come in the order of their ranks, and what changed since is sorted in.
+        """
         if isinstance(numbers, list):
-            texts = self._kept_texts(numbers)
+            few: list[Any] = list(map(self.text, numbers))
+            few.sort()
+            return few
+        bound = self._bound
+        if bound is None:
+            bound = self._bound = self._bind()
+        ranks: Ints = np.empty(len(numbers), np.int32)
+        of_base = _ranks_of(bound.arrays.words, numbers, ranks)
+        of_texts = ranks[:of_base]
+        of_texts.sort()
+        texts = self._joined_texts(bound, of_texts) if of_base else []
+        if of_base < len(numbers):
+            texts += map(self.text, ranks[of_base:].tolist())
             texts.sort()
-            return texts
-        numbers = numbers[np.argsort(self.ranks(numbers))]
-        if self._changes() is not None:
-            changed: list[str] = self.take(numbers).to_pylist()
-            return changed
-        offsets, data = _take(sealed(numbers), self._offsets, self._bytes)
-        ends = offsets.tolist()
-        joined = data[: ends[-1]].tobytes()
-        text = joined.decode()
-        if len(text) == len(joined):
-            return [text[start:end] for start, end in pairwise(ends)]
-        return [joined[start:end].decode() for start, end in pairwise(ends)]
+        return texts
 
-    def _kept_texts(self, numbers: list[int]) -> list[str]:
-        try:
-            return list(map(self._kept.__getitem__, numbers))
-        except KeyError:
-            return self._keep(numbers)
+    def _bind(self) -> _BoundBase:
+        """What `ordered` reads of the base."""
+        free = (code for code in SEPARATORS if not (self._bytes == code).any())
+        ints, longs = (self.rank, self.order), (self._offsets, np.int64)
+        arrays = BoundArrays([*((array, np.int32) for array in ints), longs, (self._bytes, np.uint8)])
+        return _BoundBase(arrays, next(free, None))
 
-    def _keep(self, numbers: list[int]) -> list[str]:
-        """The texts of these numbers, which are kept for those who ask next."""
-        if len(self._kept) > MOST_KEPT:
-            self._kept = {}
-        kept = self._kept
-        for number in numbers:
-            if number not in kept:
-                text = self.text(number)
-                assert text is not None, "only numbers that have a text are asked for"
-                kept[number] = text
-        return [kept[number] for number in numbers]
+    def _joined_texts(self, bound: _BoundBase, ranks: Ints) -> list[Any]:
+        """The texts of these ranks: one text that Python divides, which is faster than making one by one."""
+        words, separator = bound.arrays.words, bound.separator
+        if separator is None:
+            return list(self._taken(self.order[ranks]).to_pylist())
+        joined: Bytes = np.empty(len(ranks) * EXPECTED, np.uint8)
+        length = _join(words, ranks, separator, joined)
+        if length > len(joined):
+            joined = np.empty(length, np.uint8)
+            length = _join(words, ranks, separator, joined)
+        return str(joined.data[: length - 1], "utf-8").split(chr(separator))
 
     def ranks(self, numbers: Ints) -> Floats:
         """For each of these numbers, which have texts, a value that is ordered as the texts are."""
@@ -201,10 +223,11 @@ class NameTable:
 
     @property
     def rank(self) -> Ints:
-        """For each number of the base its place in the order."""
+        """For each number of the base its place in the order, or CHANGED."""
         if self._rank is None:
             rank = np.zeros(len(self._base), np.int32)
             rank[self.order] = np.arange(len(self.order), dtype=np.int32)
+            rank[list(self._replaced)] = CHANGED
             self._rank = rank
         return self._rank
 
@@ -234,8 +257,7 @@ class NameTable:
     def memory(self) -> int:
         """The bytes of the base and of what changed since."""
         changed = [text for text in (*self._replaced.values(), *self._added) if text is not None]
-        changed.extend(self._kept.values())
-        tables = (self._replaced, self._added, self._numbers, self._kept)
+        tables = (self._replaced, self._added, self._numbers)
         arrays = [array for array in (self._order, self._rank) if array is not None]
         return int(
             self._base.nbytes
@@ -253,10 +275,12 @@ class NameTable:
             self._offsets = np.frombuffer(offsets, np.int64)[: len(base) + 1]
         self._offsets = sealed(self._offsets)
         self._bytes = sealed(np.frombuffer(data or b"", np.uint8)[: self._offsets[-1]])
+        self._views = self._offsets.data, self._bytes.data
         self._replaced = {}
         self._added = []
         self._numbers = {}
         self._recent = None
+        self._bound = None
 
     def _taken(self, numbers: Ints) -> pa.Array:
         """The texts of these numbers of the base."""
@@ -322,18 +346,71 @@ def _take(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
         ends[at + 1] = ends[at] + offsets[numbers[at] + 1] - start
     taken = np.empty(ends[-1] + WORD, np.uint8)
     for at in range(len(numbers)):
-        start = offsets[numbers[at]]
-        to, end = ends[at], ends[at + 1]
-        if start + end - to + WORD <= len(data):
-            while to < end:  # what is written beyond the end is overwritten by the next
-                store_word(taken, to, load_word(data, start))
-                to += WORD
-                start += WORD
-        while to < end:
-            taken[to] = data[start]
-            to += 1
-            start += 1
+        _copy(data, offsets[numbers[at]], taken, ends[at], ends[at + 1])
     return ends, taken
+
+
+@inlined
+def _copy(data: Bytes, start: Any, taken: Bytes, to: Any, end: Any) -> None:
+    """Copy what starts there to these places; a word behind the end may be written to as well."""
+    if start + end - to + WORD <= len(data):
+        while to < end:  # what is written beyond the end is overwritten by the next
+            store_word(taken, to, load_word(data, start))
+            to += WORD
+            start += WORD
+    while to < end:
+        taken[to] = data[start]
+        to += 1
+        start += 1
+
+
+@kernel
+def _ranks_of(words: Longs, numbers: Ints, ranks: Ints) -> int:
+    """Write the ranks of the numbers whose texts are in the base, and behind them the other numbers.
+
+    Returns how many ranks there are.
+    """
+    rank = array_at(words, 0, np.int32)
+    for number in numbers:
+        prefetch(rank, number)
+    of_base, others = 0, len(numbers)
+    for number in numbers:
+        if number < len(rank) and rank[number] != CHANGED:
+            ranks[of_base] = rank[number]
+            of_base += 1
+        else:
+            others -= 1
+            ranks[others] = number
+    return of_base
+
+
+@kernel
+def _join(words: Longs, ranks: Ints, separator: int, joined: Bytes) -> int:
+    """Write the texts of these ranks, each with a separator behind it, if there is room; how long they are.
+
+    That is told with the word more that copying needs.
+    """
+    order, offsets = array_at(words, 1, np.int32), array_at(words, 2, np.int64)
+    data = array_at(words, 3, np.uint8)
+    for rank in ranks:
+        prefetch(order, rank)
+    for rank in ranks:
+        prefetch(offsets, order[rank])
+    length = len(ranks)
+    for rank in ranks:
+        start, end = offsets[order[rank]], offsets[order[rank] + 1]
+        prefetch(data, start)
+        length += end - start
+    if length + WORD > len(joined):
+        return length + WORD
+    to = 0
+    for rank in ranks:
+        start, end = offsets[order[rank]], offsets[order[rank] + 1]
+        _copy(data, start, joined, to, to + end - start)
+        to += end - start
+        joined[to] = separator
+        to += 1
+    return length
 
 
 def places_of(wanted: NDArray[Any], keys: NDArray[Any]) -> tuple[Longs, Flags]:

@@ -29,7 +29,7 @@ from distributary.matching.serials import Serials
 
 NONE = -1
 
-FEW = 16
+FEW = 3
 """So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
 
 
