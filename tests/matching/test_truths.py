@@ -19,69 +19,12 @@ from distributary.filters.where.write import operand_key
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
 from distributary.matching.truths import OUTCOMES, passing, truths_of
-from distributary.matching.where import bitsets
-from properties.oracle_values import COLUMNS, random_condition, random_row, table_of
+from distributary.matching.where import bitsets, everywhere
 from properties.oracle_values import attributes_of as attributes_of_row
+from properties.oracle_values import random_row, table_of
+from properties.random_expressions import random_expression, random_operation
 
 ROWS = 40
-NUMBERS = ("0", "1", "-3", "2.5", "9007199254740993", "1e300", "0.3500000000000000001")
-TEXTS = ("'a'", "''", "'2013-06-01'", "'Ünı'", "'%a_'")
-TIMES = ("timestamp '2013-06-01 10:30:00'", "date '1969-12-31'", "now()")
-UNARY = ("lower", "upper", "trim", "length", "abs", "floor", "ceil", "round", "date")
-UNARY += ("year", "month", "day", "weekday", "hour", "minute", "second")
-TYPES = ("bigint", "double", "decimal(20, 3)", "text", "boolean", "timestamp", "date", "time")
-PATTERNS = ("%1%", "a%", "%", "_", "20__-%", "%0", "x!%%", "%é_", "%\\%")
-
-
-def random_operation(rng: random.Random, depth: int = 2) -> str:
-    """An operation, or an argument of one, as a condition has it."""
-    if depth == 0 or rng.random() < 0.2:
-        choice = rng.random()
-        if choice < 0.7:
-            return rng.choice(list(COLUMNS))
-        return rng.choice(NUMBERS if choice < 0.85 else TEXTS if choice < 0.93 else TIMES)
-    one, other = random_operation(rng, depth - 1), random_operation(rng, depth - 1)
-    kind = rng.randrange(10)
-    if kind < 4:
-        return f"({one} {rng.choice('+-*/%')} {other})"
-    if kind < 6:
-        return f"{rng.choice(UNARY)}({one})"
-    return rng.choice(
-        [
-            f"coalesce({one}, {other})",
-            f"nullif({one}, {other})",
-            f"cast({one} as {rng.choice(TYPES)})",
-            f"case when {one} > {other} then {one} when {other} is null then 'none' else {other} end",
-            f"(-{one})",
-            f"({one} || {other})",
-            f"concat({one}, '-', {other}, '')",
-            f"date({one})",
-            f"({one} + interval '{rng.choice(['1 day', '90 minutes', '3 months'])}')",
-            f"substring({one}, 2, 3)",
-            f"array_contains({one}, {other})",
-            f"distance({one}, {other}, 40.6, -73.8)",
-            f"within({one}, {other}, 'POLYGON((-5 -5, 5 -5, 5 5, -5 5, -5 -5))')",
-        ]
-    )
-
-
-def random_expression(rng: random.Random) -> WhereFilter | None:
-    """A condition on attributes or on operations; None where the text is refused."""
-    operation = random_operation(rng)
-    text = rng.choice(
-        [
-            random_condition(rng, list(COLUMNS)).text,
-            f"{operation} {rng.choice(['<', '<=', '=', '<>', '>', '>='])} {random_operation(rng)}",
-            f"{operation} is {rng.choice(['', 'not '])}null or not ({operation} in (1, 2.5, 'a', -3))",
-            f"{operation} between {rng.choice(NUMBERS)} and {rng.choice(NUMBERS)}",
-            f"{rng.choice(list(COLUMNS))} like '{rng.choice(PATTERNS)}' escape '!'",
-            f"{rng.choice(list(COLUMNS))} regexp '{rng.choice(['^2', '[0-9]+', 'a|b', '(?i)A.', '^$'])}'",
-        ]
-    )
-    try:
-        return WhereFilter.parse(text)
-    except FilterError:
-        return None
 
 
 def batches(rng: random.Random) -> list[EventBatch]:
@@ -155,17 +98,43 @@ def test_rules_that_hold_often_are_evaluated_by_columns_with_the_same_answers(se
     filters = [filter for _ in range(80) if (filter := random_expression(rng)) is not None]
     matcher = Matcher([Subscription(f"s{n}", "ann", where=filter.text) for n, filter in enumerate(filters)])
     expected = matcher.match_batch(table).to_pylist()
-    often = []
-    evaluated = bitsets.evaluation.evaluate_everywhere
+    chosen = []
+    learn = everywhere.EverywhereConditions.learn
+
+    def noted(conditions, positions, rows):
+        before = conditions.count
+        learned = learn(conditions, positions, rows)
+        chosen.append(conditions.count - before)
+        return learned
+
     monkeypatch.setattr(bitsets, "SAMPLE", 8)
     monkeypatch.setattr(bitsets, "LARGE", 16)
-    monkeypatch.setattr(
-        bitsets.evaluation,
-        "evaluate_everywhere",
-        lambda arrays, batch, positions: often.append(len(positions)) or evaluated(arrays, batch, positions),
-    )
+    monkeypatch.setattr(everywhere, "MOST_OF_ALL", 0)
+    monkeypatch.setattr(everywhere.EverywhereConditions, "learn", noted)
+    matcher = Matcher([Subscription(f"s{n}", "ann", where=filter.text) for n, filter in enumerate(filters)])
     assert matcher.match_batch(table).to_pylist() == expected
-    assert sum(often) > 10, "no rule of these holds often"
+    assert sum(chosen) > 10, "no rule of these holds often"
+
+
+def test_literals_that_python_takes_for_equal_are_told_apart_in_operations():
+    batch = EventBatch.from_table(pa.table({"id": ["a", "b", "c", "d"], "b": [True, False, None, True]}))
+    one, true = (WhereFilter.parse(f"coalesce(a, {given}) = b").expression for given in ("1", "true"))
+    assert passing(batch, one, None).tolist() == [False, False, False, False]
+    assert passing(batch, true, None).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("text", ["coalesce(items[*].p, 0) > 5", "not (coalesce(items[*].p, 7) > 5)"])
+def test_elements_within_an_operation_are_asked_one_by_one(text):
+    matcher, given = Matcher([Subscription("s", "ann", where=text)]), WhereFilter.parse(text)
+    items = [(1, 9), (9,), (1,), (), None, (None,)]
+    events = [
+        Event(str(at), attributes={} if each is None else {"items": tuple({"p": value} for value in each)})
+        for at, each in enumerate(items)
+    ]
+    wanted = [event.id for event in events if given.matches(event)]
+    assert 0 < len(wanted) < len(events)
+    assert [event.id for event in events if matcher.match(event)] == wanted
+    assert matcher.match_batch(events)["event_id"].to_pylist() == wanted
 
 
 EDGES = [

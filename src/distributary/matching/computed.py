@@ -144,7 +144,9 @@ def _joined(columns: Sequence[AttributeColumn]) -> AttributeColumn:
         np.concatenate([column.numbers for column in columns]),
         texts,
         lambda row: plain(columns[row // rows].value(row % rows)),
-        np.concatenate([none if column.hard is None else column.hard for column in columns]),
+        None
+        if all(column.hard is None for column in columns)
+        else np.concatenate([none if column.hard is None else column.hard for column in columns]),
         np.concatenate([none.view(np.uint8) if c.forms is None else c.forms for c in columns]),
     )
 

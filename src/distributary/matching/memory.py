@@ -73,6 +73,17 @@ def lowest_bit(typing_context: Any, word: Any) -> Any:
     return types.uint64(word), generate
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def count_bits(typing_context: Any, word: Any) -> Any:
+    """count_bits(word): how many bits of a word are set."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = context.cast(builder, arguments[0], signature.args[0], types.uint64)
+        return builder.ctpop(value)
+
+    return types.uint64(word), generate
+
+
 def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """The address of an element of a contiguous array."""
     array = context.make_array(signature.args[0])(context, builder, arguments[0])

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributary.kernel import Floats, Ints, Longs, kernel
+from distributary.kernel import Floats, Ints, Longs, Words, kernel
 from distributary.matching.index import Pairs
+from distributary.matching.memory import lowest_bit
 
 SHORT = 24
 """Up to this many matches of one event are sorted by insertion."""
+DENSE = 1
+"""Pairs are put in order by bits when there are so many words of bits, or fewer, for each of them."""
 SPARSE = 16
 """Numbers are sorted by comparing them when fewer than one in so many possible ones is there."""
 
@@ -26,12 +29,20 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
 def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Floats], rows: int) -> Pairs:
     """The pairs by row, and within a row by the ranks that their numbers have.
 
-    When rows have many pairs, the numbers are sorted once for all rows: O(pairs + rows + numbers).
+    When rows have many pairs, the numbers are sorted once for all rows: O(pairs + rows + numbers). When rows
+    have a good part of all numbers, a bit for each row and number puts the pairs in order.
     """
     if len(pairs.rows) > SHORT * rows and len(pairs.rows) > int(pairs.slots.max()):
         numbers = _present(pairs.slots, int(pairs.slots.max()))
+        ordered = numbers[np.argsort(ranks(numbers))]
         place = np.zeros(int(numbers[-1]) + 1, np.int32)
-        place[numbers[np.argsort(ranks(numbers))]] = np.arange(len(numbers), dtype=np.int32)
+        place[ordered] = np.arange(len(numbers), dtype=np.int32)
+        words = -(-len(numbers) // 64)
+        if rows * words <= DENSE * len(pairs.rows):
+            # Made here, because NumPy asks for large pages, which are much faster to get.
+            out = Pairs(np.empty(len(pairs.rows), np.int32), np.empty(len(pairs.rows), np.int32))
+            _by_bits(pairs.rows, pairs.slots, place, ordered, np.zeros((rows, words), np.uint64), *out)
+            return out
         return Pairs(*_by_place_and_row(pairs.rows, pairs.slots, place, len(numbers), rows))
     order, starts = buckets(pairs.rows, rows)
     _sort_within(order, starts, ranks(pairs.slots))
@@ -69,6 +80,28 @@ def _present(numbers: Ints, most: int) -> Ints:
     for number in numbers:
         found[number] = True
     return np.flatnonzero(found).astype(np.int32)
+
+
+@kernel
+def _by_bits(
+    rows: Ints, numbers: Ints, place: Ints, ordered: Ints, bits: Words, out_rows: Ints, out_numbers: Ints
+) -> None:
+    """Write the pairs by row and place: set a bit for each, and read the bits of every row in turn.
+
+    No pair comes twice, so there are as many bits as pairs; `ordered[p]` is the number of place p.
+    """
+    for at in range(len(rows)):
+        to = np.uint64(place[numbers[at]])
+        bits[rows[at], to >> np.uint64(6)] |= np.uint64(1) << (to & np.uint64(63))
+    filled = np.uint64(0)
+    for row in range(bits.shape[0]):
+        for word in range(bits.shape[1]):
+            left, base = bits[row, word], np.uint64(64 * word)
+            while left != 0:
+                out_rows[filled] = row
+                out_numbers[filled] = ordered[base + lowest_bit(left)]
+                filled += np.uint64(1)
+                left &= left - np.uint64(1)
 
 
 @kernel

@@ -41,6 +41,7 @@ from distributary.filters.where.expression import (
     Truth,
     TruthConstant,
     attributes_of,
+    operands_of,
 )
 from distributary.filters.where.like import like_pattern
 from distributary.filters.where.values import (
@@ -53,7 +54,7 @@ from distributary.filters.where.values import (
     compare,
     exact,
 )
-from distributary.filters.where.write import operand_key
+from distributary.filters.where.write import operand_key, write
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed_table, text_order
 from distributary.matching.columns import (
     BOOLEAN,
@@ -147,7 +148,7 @@ def _truths(batch: EventBatch, expression: Expression, rows: Ints | None) -> Byt
         case Not(part):
             negated: Bytes = TRUE - _truths(batch, part, rows)
             return negated
-    return _leaf(batch, expression).at(rows)
+    return leaf_truths(batch, expression).at(rows)
 
 
 def _combined(batch: EventBatch, parts: tuple[Expression, ...], rows: Ints | None, deciding: int) -> Bytes:
@@ -180,10 +181,11 @@ def _has_open(batch: EventBatch, expression: Expression) -> bool:
             return any(_has_open(batch, part) for part in parts)
         case Not(part):
             return _has_open(batch, part)
-    return _leaf(batch, expression).open is not None
+    return leaf_truths(batch, expression).open is not None
 
 
-def _leaf(batch: EventBatch, leaf: Leaf) -> LeafTruths:
+def leaf_truths(batch: EventBatch, leaf: Leaf) -> LeafTruths:
+    """What is known of a leaf for every row, worked out when it is first asked for."""
     key = _key(leaf)
     found = batch.leaves.get(key)
     if found is None:
@@ -193,7 +195,9 @@ def _leaf(batch: EventBatch, leaf: Leaf) -> LeafTruths:
 
 
 def _key(leaf: Leaf) -> Any:
-    """What tells leaves apart; 1, 1.0 and true are equal to Python."""
+    """What tells leaves apart; 1, 1.0 and true are equal to Python, also as arguments of operations."""
+    if any(isinstance(operand, Computation) for operand in operands_of(leaf)):
+        return write(leaf)
     match leaf:
         case Compare(_, _, literal):
             return leaf, type(literal)

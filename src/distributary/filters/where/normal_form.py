@@ -130,6 +130,23 @@ def may_have_residue(expression: Expression) -> bool:
     return any(isinstance(leaf, Like) or _is_residue(leaf) for leaf in tree.leaves(expression))
 
 
+def leaf_domain(leaf: Leaf, positive: bool) -> tuple[str, Domain] | None:
+    """The key of a leaf's operand, and exactly the values for which the leaf (or its negation) is true.
+
+    None for leaves that are in no domain, or not all of them, and for constants.
+
+    >>> leaf_domain(Compare("a", ">", 5), False)[1].numbers
+    (NumberRange(low=-inf, high=5, low_open=False, high_open=False),)
+    """
+    term = _leaf_term(leaf, positive)
+    if term is None or term.residual or len(term.said) != 1:
+        return None
+    if isinstance(leaf, Like) and not _is_exact(leaf, ()):
+        return None
+    ((operand, said),) = term.said
+    return operand_key(operand), _domain_maker(said)(())
+
+
 # From an expression to terms
 
 
@@ -174,8 +191,7 @@ def _is_residue(leaf: Leaf) -> bool:
         return False
     if isinstance(leaf, (tree.CompareAttributes, tree.MatchesPattern)):
         return True
-    operand = leaf.attribute
-    if isinstance(operand, Computation) and operand.function in ("each", "within", "distance"):
+    if _is_about_places(leaf) or tree.calls(leaf, "each"):
         return True
     kinds = {type(literal) for literal in tree.literals_of(leaf)}
     if kinds & {bytes, Decimal}:
@@ -183,16 +199,16 @@ def _is_residue(leaf: Leaf) -> bool:
     return len(kinds) > 1 and bool(kinds & {Instant, TimeOfDay})
 
 
+def _is_about_places(leaf: Any) -> bool:
+    return isinstance(leaf.attribute, Computation) and leaf.attribute.function in ("within", "distance")
+
+
 def _residue(leaf: Any, positive: bool) -> Term:
     """What must hold of single operands whenever the leaf (or its negation) does."""
     said: list[Expression] = []
     if isinstance(leaf, tree.CompareAttributes):
         said = [Not(tree.IsNull(operand)) for operand in (leaf.left, leaf.right)]
-    elif isinstance(leaf.attribute, Computation) and leaf.attribute.function in (
-        "each",
-        "within",
-        "distance",
-    ):
+    elif _is_about_places(leaf) or tree.calls(leaf, "each"):
         said = _places(leaf) if positive else []
     elif isinstance(leaf, tree.MatchesPattern):
         said = [Like(leaf.attribute, "%")]
@@ -223,6 +239,8 @@ def _near(operator: str, literal: Decimal) -> tuple[str, float]:
 
 def _places(leaf: Any) -> list[Expression]:
     """The latitudes and longitudes where a leaf about a distance can hold at all."""
+    if not _is_about_places(leaf):
+        return []
     function, arguments = leaf.attribute.function, leaf.attribute.arguments
     if function != "distance" or not isinstance(leaf, Compare) or leaf.operator not in ("<", "<=", "="):
         return []

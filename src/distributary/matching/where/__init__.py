@@ -7,6 +7,8 @@ Ours, the default, and what it is made of, in reading order:
 - `texts`: texts as numbers, so that a constraint on texts is a range of numbers like any other
 - `plan`: which conjunctions are found by a rare value, and which through bitsets
 - `keys`, `blocks`: these two ways, each with its tables and its search
+- `predicates`, `formulas`: conditions as AND and OR of bits, for 64 rows at a time
+- `everywhere`: which conditions are evaluated in this way for every event
 - `single`: one event as the kernels read it, and the conditions of a segment bound for it
 - `find`: the search for one event, in one kernel
 - `bitsets`: `WhereBitsets`, the index that puts them together

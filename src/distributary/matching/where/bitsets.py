@@ -4,7 +4,8 @@
 
 - *keyed*: a hash table leads from an attribute's value to the conjunctions that ask for it (`keys`).
 - *grouped*: bitsets over buckets of values leave few candidates (`blocks`).
-- the rest have no constraint and are candidates for every row.
+- the rest have no constraint; their filters are evaluated for every row, as are those that were seen to hold
+  often (`everywhere`).
 
 Candidates are checked against their constraints, so what is found is exact; a pair found only through an
 uncertain conjunction is decided by evaluating the filter (see `constraints`).
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Bytes, Flags, Ints, kernel, read_table, sealed, table_arrays
+from distributary.kernel import Bytes, Flags, Ints, Words, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
@@ -39,6 +40,7 @@ from distributary.matching.where.blocks import (
     wanted_bits,
 )
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
+from distributary.matching.where.everywhere import EverywhereConditions
 from distributary.matching.where.find import bind_searched, find_conditions
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
@@ -48,8 +50,8 @@ SAMPLE = 256
 """The first rows of a batch, which show what holds often."""
 LARGE = 8 * SAMPLE
 """Batches of so many rows are looked at in this way."""
-OFTEN = 1 / 16
-"""A filter that a larger part of the first rows passes is evaluated by columns."""
+SMALL = 32
+"""Batches of fewer rows show nothing."""
 FEW = 256
 """How many filters of one event are made room for at first."""
 ROWS = 8192
@@ -105,19 +107,35 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         return np.concatenate((found[:count], segment.slots[passed]))
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
-        """Encode some thousand rows at a time, and find what is keyed, what is grouped, and the rest."""
+        """Evaluate the conditions that are chosen for that, and search for the others."""
+        everywhere = _everywhere(segment)
+        if everywhere.are_all:
+            return everywhere.pairs(batch)
+        searched = self._search(segment, batch, everywhere)
+        if searched is None:  # so many hold often that all are evaluated
+            return everywhere.pairs(batch)
+        pairs = Pairs.joined([searched, everywhere.pairs(batch)]) if everywhere.count else searched
+        if SMALL <= batch.rows < LARGE and everywhere.hold_often(searched, batch.rows):
+            everywhere.learn(searched.slots, batch.rows)  # for the batches to come
+        return pairs
+
+    def _search(
+        self, segment: CompiledSegment, batch: EventBatch, everywhere: EverywhereConditions
+    ) -> Pairs | None:
+        """Encode some thousand rows at a time, and find what is keyed and what is grouped.
+
+        None when the first rows have shown that searching is in vain.
+        """
         arrays = segment.readable
         columns = conditions.columns_of(arrays, batch)
         constraints = read_table(Constraints, arrays)
         buckets = read_table(Buckets, arrays, "bucket_")
         keys = read_table(KeyTable, arrays, "key_")
         blocks = read_table(BitsetBlocks, arrays, "block_")
-        free = np.arange(blocks.first[-1], len(constraints.start) - 1, dtype=np.int32)
         candidates = np.empty(BLOCK * min(batch.rows, ROWS), np.int32)
         room = max(1024, 4 * batch.rows)
         found: Found = np.empty(room, np.int32), np.empty(room, np.int32), 0
-        wanted = np.empty(0, np.uint64)
-        often = np.empty(0, np.int32)
+        wanted = _wanted(arrays, blocks, everywhere)
         for start, end in _steps(batch.rows, max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))):
             rows = conditions.encode(arrays, columns, slice(start, end), end - start)
             if len(keys.postings):
@@ -126,20 +144,31 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             if len(blocks.width):
                 in_buckets = row_buckets(buckets, blocks.used, rows)
                 found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
-            if end == SAMPLE:
-                often = _found_often(arrays["owner"][found[1][: found[2]]])
-                if len(often):
-                    wanted = wanted_bits(blocks, np.isin(arrays["owner"], often))
-        found_rows, conjunctions, count = found
-        pairs = _decided(arrays, batch, found_rows[:count], conjunctions[:count], often)
-        if len(free):
-            pairs = _with_free(arrays, batch, pairs, free)
+            is_sample = end == SAMPLE and batch.rows >= LARGE
+            if is_sample and everywhere.learn(arrays["owner"][found[1][: found[2]]], SAMPLE):
+                if everywhere.are_all:
+                    return None
+                wanted = _wanted(arrays, blocks, everywhere)
+        pairs = _decided(arrays, batch, found[0][: found[2]], found[1][: found[2]], everywhere)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is None:
             return pairs
         sound = ~undecidable[pairs.rows]
-        evaluated = evaluation.evaluate_rows(arrays, batch, np.flatnonzero(undecidable).astype(np.int32))
+        others = np.flatnonzero(~everywhere.chosen).astype(np.int32)
+        evaluated = evaluation.evaluate_rows(
+            arrays, batch, np.flatnonzero(undecidable).astype(np.int32), others
+        )
         return Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), evaluated])
+
+
+def _everywhere(segment: CompiledSegment) -> EverywhereConditions:
+    """What is evaluated for every row: at first what has a conjunction without a constraint."""
+    everywhere: EverywhereConditions | None = segment.memo
+    if everywhere is None:
+        arrays = segment.readable
+        free = np.arange(arrays["block_first"][-1], len(arrays["start"]) - 1)
+        everywhere = segment.memo = EverywhereConditions(arrays, arrays["owner"][free])
+    return everywhere
 
 
 def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:
@@ -152,43 +181,22 @@ def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + step, rows)
 
 
-def _found_often(positions: Ints) -> Ints:
-    """The filters that a good part of the first rows passes: it is cheaper to evaluate them by columns."""
-    found, times = np.unique(positions, return_counts=True)
-    return found[times > SAMPLE * OFTEN]
+def _wanted(arrays: Arrays, blocks: BitsetBlocks, everywhere: EverywhereConditions) -> Words:
+    """The bits of the grouped conjunctions that are searched for; empty for all."""
+    if not everywhere.count:
+        return np.empty(0, np.uint64)
+    return wanted_bits(blocks, everywhere.chosen[arrays["owner"]])
 
 
-def _with_free(arrays: Arrays, batch: EventBatch, pairs: Pairs, free: Ints) -> Pairs:
-    """The pairs, and those of filters with a conjunction without a constraint, which decides alone."""
-    owners, certain = arrays["owner"][free], arrays["flags"][free] & UNCERTAIN == 0
-    everywhere = np.unique(owners[certain])
-    evaluated = np.setdiff1d(owners, everywhere).astype(np.int32)
-    others = ~np.isin(pairs.slots, owners)
-    return Pairs.joined(
-        [
-            Pairs(pairs.rows[others], pairs.slots[others]),
-            _with_all(batch.rows, everywhere),
-            evaluation.evaluate_everywhere(arrays, batch, evaluated),
-        ]
-    )
-
-
-def _with_all(rows: int, positions: Ints) -> Pairs:
-    """Each row with each of these positions."""
-    return Pairs(
-        np.repeat(np.arange(rows, dtype=np.int32), len(positions)), np.tile(positions, rows).astype(np.int32)
-    )
-
-
-def _decided(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, often: Ints) -> Pairs:
-    """The pairs of rows and filters, each once, after evaluating those that are uncertain or hold often."""
+def _decided(
+    arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, everywhere: EverywhereConditions
+) -> Pairs:
+    """The pairs of rows and filters that are not chosen, each once, after evaluating the uncertain ones."""
     positions, flags = arrays["owner"][conjunctions], arrays["flags"][conjunctions]
-    if len(often):
-        by_columns = evaluation.evaluate_everywhere(arrays, batch, often)
-        seldom = np.flatnonzero(~np.isin(positions, often))
-        return Pairs.joined(
-            [by_columns, _certain(arrays, batch, rows[seldom], positions[seldom], flags[seldom])]
-        )
+    if everywhere.count:
+        others = ~everywhere.chosen[positions]
+        if not others.all():
+            rows, positions, flags = rows[others], positions[others], flags[others]
     return _certain(arrays, batch, rows, positions, flags)
 
 

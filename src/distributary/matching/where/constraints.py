@@ -207,10 +207,21 @@ def flatten(filters: Iterable[WhereFilter]) -> FlatConditions:
     return collected.flat()
 
 
+def flatten_domains(domains: Iterable[tuple[str, Domain]]) -> FlatConditions:
+    """Domains of operands as conjunctions of one constraint each, owned by their places; however many
+    operations there are. Those that no value is in are left out, and those that are not exact are UNCERTAIN.
+    """
+    collected = _Collected(most_operations=None)
+    for place, domain in enumerate(domains):
+        collected.add(place, 0, (domain,))
+    return collected.flat()
+
+
 class _Collected:
     """Growing arrays of pieces, constraints and conjunctions; bounds as written, made closed at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_operations: int | None = MOST_OPERATIONS) -> None:
+        self._most_operations = most_operations
         self.attributes: dict[str, int] = {}
         self.texts: list[dict[str, int]] = []
         self.owner, self.flags, self.start = array("i"), array("B"), array("i")
@@ -226,7 +237,7 @@ class _Collected:
             if attribute is None:
                 if name.startswith(OPERATION_KEY):
                     self.operations += 1
-                    if self.operations > MOST_OPERATIONS:
+                    if self._most_operations is not None and self.operations > self._most_operations:
                         flags |= UNCERTAIN
                         continue
                 attribute = self.attributes[name] = len(self.attributes)

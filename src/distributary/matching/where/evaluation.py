@@ -7,7 +7,6 @@ with a decimal of more digits than a double has, where a bound has more than 15 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import inf, isfinite, nextafter
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.filters.where.expression import Expression
-from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import PLAIN_DIGITS
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
@@ -25,33 +22,21 @@ from distributary.matching.columns import NUMBER, AttributeColumn
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.truths import passing
 from distributary.matching.where.constraints import MANY
+from distributary.matching.where.everywhere import expression_of
 
 
-@lru_cache(maxsize=1 << 16)
-def _expression_of(text: str) -> Expression:
-    return WhereFilter.parse(text).expression
-
-
-def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints) -> Pairs:
-    """All pairs of these rows and filters that pass, by evaluating every filter of the segment."""
-    count = len(arrays["texts.offsets"]) - 1
-    return _passing_pairs(arrays, batch, rows, np.arange(count, dtype=np.int32))
-
-
-def evaluate_everywhere(arrays: Arrays, batch: EventBatch, positions: Ints) -> Pairs:
-    """All pairs of a row of the batch and one of these filters that pass."""
-    return _passing_pairs(arrays, batch, None, positions)
-
-
-def _passing_pairs(arrays: Arrays, batch: EventBatch, rows: Ints | None, positions: Ints) -> Pairs:
+def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints | None = None) -> Pairs:
+    """All pairs of these rows and filters that pass, by evaluating these filters, or all of the segment."""
+    if positions is None:
+        positions = np.arange(len(arrays["texts.offsets"]) - 1, dtype=np.int32)
     texts = frozen.within(arrays, "texts")
     found = []
     for position in positions.tolist():
-        passed = passing(batch, _expression_of(frozen.unpack_text(texts, position)), rows)
+        passed = passing(batch, expression_of(frozen.unpack_text(texts, position)), rows)
         found.append(np.flatnonzero(passed))
     counts = np.fromiter(map(len, found), np.int64, len(found))
     chosen = np.concatenate([*found, np.empty(0, np.int64)]).astype(np.int32)
-    return Pairs(chosen if rows is None else rows[chosen], np.repeat(positions, counts))
+    return Pairs(rows[chosen], np.repeat(positions, counts))
 
 
 def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
@@ -75,7 +60,7 @@ def _evaluated(
     begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), np.bool_), np.diff(ordered) != 0]))
     for begin, end in pairwise([*begins.tolist(), len(rows)]):
         chosen = order[begin:end]
-        expression = _expression_of(frozen.unpack_text(texts, int(ordered[begin])))
+        expression = expression_of(frozen.unpack_text(texts, int(ordered[begin])))
         passed[chosen] = passing(batch, expression, rows[chosen])
     return passed
 

@@ -1,0 +1,173 @@
+"""Formulas over bits give what conditions give row by row, whatever is chosen to be evaluated so."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from distributary import Event
+from distributary.filters.where.evaluate import NOW, evaluate
+from distributary.filters.where.expression import attributes_of
+from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.values import Instant
+from distributary.matching.batch import EventBatch
+from distributary.matching.where import bitsets, everywhere
+from distributary.matching.where.bitsets import WhereBitsets
+from distributary.matching.where.formulas import WORD, Formulas, turn_around
+from properties.oracle_values import attributes_of as attributes_of_row
+from properties.oracle_values import random_row, table_of
+from properties.random_expressions import random_expression
+
+
+def random_filters(rng: random.Random, count: int) -> list[WhereFilter]:
+    """Conditions of one leaf, and of some joined by AND, OR and NOT."""
+    found = [filter for _ in range(count) if (filter := random_expression(rng)) is not None]
+    joined = []
+    for _ in range(count // 3):
+        one, other, third = (f"({rng.choice(found).text})" for _ in range(3))
+        joined.append(
+            WhereFilter.parse(
+                rng.choice(
+                    [
+                        f"{one} and not {other}",
+                        f"not ({one} or {other} and {third})",
+                        f"({one} or not {other}) and ({other} or {third})",
+                        f"{one} or true and {other}",
+                        f"not ({one} and null)",
+                    ]
+                )
+            )
+        )
+    return [*found, *joined]
+
+
+def expected_rows(batch: EventBatch, filter: WhereFilter) -> list[int]:
+    """The rows for which a condition is true, one by one."""
+    expression = filter.expression
+    columns = [(name, batch.column(name)) for name in attributes_of(expression)]
+    found = []
+    for row in range(batch.rows):
+        values = {name: column.value(row) for name, column in columns if column is not None}
+        if evaluate(expression, {**values, NOW: Instant(batch.arrival(row))}) is True:
+            found.append(row)
+    return found
+
+
+@pytest.mark.parametrize(("seed", "rows"), [(0, 1), (1, 63), (2, 64), (3, 65), (4, 130)])
+@pytest.mark.parametrize("as_table", [True, False])
+def test_formulas_hold_where_their_conditions_are_true(seed, rows, as_table):
+    rng = random.Random(seed)
+    filters = random_filters(rng, 70)
+    given = [random_row(rng) for _ in range(rows)]
+    events = [Event(f"e{number}", "A/B", attributes_of_row(row)) for number, row in enumerate(given)]
+    batch = EventBatch.from_table(table_of(given)) if as_table else EventBatch.from_events(events)
+    formulas = Formulas([filter.expression for filter in filters])
+    positions = np.arange(len(filters), dtype=np.int32)[::-1].copy()
+    pairs, left = formulas.pairs(batch, positions)
+    assert len(left) < len(filters) / 2, "most formulas are open, so this shows little"
+    assert (np.diff(pairs.rows) >= 0).all()
+    for position, filter in zip(positions.tolist(), filters, strict=True):
+        found = pairs.rows[pairs.slots == position].tolist()
+        wanted = [] if position in left else expected_rows(batch, filter)
+        assert found == wanted, (seed, filter.text)
+
+
+def test_every_bound_is_a_cut_between_the_values_on_its_two_sides():
+    bounds = [-1.5, 0, 2, 7]
+    operators = ["<", "<=", "=", "<>", ">", ">="]
+    texts = [
+        f"{no}(a {operator} {bound})" for bound in bounds for operator in operators for no in ("", "not ")
+    ]
+    texts += [f"{no}(a between {low} and {high})" for low in bounds for high in bounds for no in ("", "not ")]
+    texts += ["a = 'm'", "not (a < 'm')", "a > 'm'", "not (a <> 'm')", "a like 'm%'", "not (a like 'm%')"]
+    texts += ["a is null", "a is not null", "a is true", "a is not false", "a", "not a"]
+    numbers = [
+        value for bound in bounds for value in (np.nextafter(bound, -9), float(bound), np.nextafter(bound, 9))
+    ]
+    values = [*numbers, float("inf"), float("-inf"), float("nan"), -0.0, 2, "", "l", "m", "m\0", "mm", "n"]
+    values += [True, False, None, (1,), b"m"]
+    batch = EventBatch.from_events(
+        [Event(str(at), attributes={"a": value}) for at, value in enumerate(values)]
+    )
+    filters = [WhereFilter.parse(text) for text in texts]
+    pairs, left = Formulas([filter.expression for filter in filters]).pairs(
+        batch, np.arange(len(filters), dtype=np.int32)
+    )
+    assert not len(left)
+    for position, filter in enumerate(filters):
+        assert pairs.rows[pairs.slots == position].tolist() == expected_rows(batch, filter), filter.text
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_turning_around_exchanges_rows_and_columns(seed):
+    words = np.random.default_rng(seed).integers(0, 1 << 63, 3 * WORD, np.uint64)
+    turned = words.copy()
+    turn_around(turned, WORD)
+    bits = np.unpackbits(words.view(np.uint8), bitorder="little").reshape(3, WORD, WORD)
+    found = np.unpackbits(turned.view(np.uint8), bitorder="little").reshape(3, WORD, WORD)
+    assert (found[1] == bits[1].T).all()
+    assert (found[[0, 2]] == bits[[0, 2]]).all()
+
+
+def found_pairs(index: WhereBitsets, batch: EventBatch) -> list[tuple[int, int]]:
+    rows, slots = index.match_batch(batch)
+    return sorted(zip(rows.tolist(), slots.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_chosen_makes_no_difference(seed, monkeypatch):
+    """Any conditions may be evaluated everywhere, in small parts, and be searched for again."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(everywhere, "TOGETHER", 8)
+    monkeypatch.setattr(everywhere, "MOST_OF_ALL", rng.choice([0, 1 << 14]))
+    filters = random_filters(rng, 60)
+    batch = EventBatch.from_table(table_of([random_row(rng) for _ in range(70)]))
+    expected = sorted(
+        (row, slot) for slot, filter in enumerate(filters) for row in expected_rows(batch, filter)
+    )
+    index = WhereBitsets()
+    index.add_many(range(len(filters)), filters)
+    ((_, segment),) = index.segments()
+    for _ in range(6):
+        assert found_pairs(index, batch) == expected
+        some = rng.sample(range(len(filters)), rng.randrange(len(filters) // 4))
+        segment.memo.choose(np.array(some, np.int32))
+    assert segment.memo.count > len(filters) / 4
+
+
+def sparse_and_dense() -> tuple[WhereBitsets, pa.Table, pa.Table]:
+    """Conditions that mostly hold for the second table and hardly ever for the first."""
+    index = WhereBitsets()
+    index.add_many(range(80), [WhereFilter.parse(f"a >= {100 + n} and b >= {n % 7}") for n in range(80)])
+    a, b = np.arange(3000) % 150, np.arange(3000) % 11
+    ids = [str(row) for row in range(3000)]
+    return index, pa.table({"id": ids, "a": a % 101, "b": b}), pa.table({"id": ids, "a": a + 100, "b": b})
+
+
+def expected_of(table: pa.Table) -> list[tuple[int, int]]:
+    a, b = table["a"].to_numpy()[:, None], table["b"].to_numpy()[:, None]
+    rows, slots = np.nonzero((a >= 100 + np.arange(80)) & (b >= np.arange(80) % 7))
+    return list(zip(rows.tolist(), slots.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("size", [3000, 64])
+def test_where_most_hold_often_all_are_evaluated_until_few_hold_again(size):
+    index, sparse, dense = sparse_and_dense()
+    seen = []
+    for table in (sparse, dense, dense, sparse, sparse):
+        piece = table.slice(99, size).combine_chunks()
+        assert found_pairs(index, EventBatch.from_table(piece)) == expected_of(piece)
+        ((_, segment),) = index.segments()
+        seen.append(segment.memo.are_all)
+    assert seen == [False, True, True, False, False]
+
+
+def test_batches_too_small_to_tell_change_nothing():
+    index, _, dense = sparse_and_dense()
+    few = dense.slice(140, bitsets.SMALL - 1).combine_chunks()
+    assert found_pairs(index, EventBatch.from_table(few)) == expected_of(few)
+    ((_, segment),) = index.segments()
+    assert segment.memo.count == 0
