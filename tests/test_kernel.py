@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import runpy
+import sys
 from pathlib import Path
+from subprocess import PIPE, Popen
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +16,8 @@ import numpy as np
 import pytest
 
 from distributary.kernel import compiling_told, kernel, sealed
+
+TOP = Path(__file__).parent.parent
 
 
 def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,6 +37,70 @@ def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPat
 
     assert double(21) == 42
     assert tried == [True, False]
+
+
+MODULE = """
+from distributary.kernel import kernel
+
+@kernel
+def inner(number):
+    return 2 * number
+
+@kernel
+def outer(number):
+    return inner(number) + 1
+"""
+USE = """
+import sys
+from distributary.kernel import compiling_told
+import some_kernels
+
+print("ready", flush=True)
+sys.stdin.readline()
+told = []
+with compiling_told(told.append):
+    assert some_kernels.outer(20) == 41
+print(len(told), flush=True)
+"""
+
+
+def test_processes_that_need_a_kernel_at_the_same_time_compile_it_once(tmp_path: Path) -> None:
+    (tmp_path / "some_kernels.py").write_text(MODULE)
+    paths = os.pathsep.join([str(TOP / "src"), str(tmp_path)])
+    place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths}
+    processes = [
+        Popen([sys.executable, "-c", USE], stdin=PIPE, stdout=PIPE, text=True, env=place) for _ in range(3)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    assert sorted(process.communicate()[0] for process in processes) == ["0\n", "0\n", "2\n"]
+
+
+@pytest.mark.parametrize("wait", [0.0, 60.0])
+def test_a_kernel_is_compiled_when_its_turn_comes_or_does_not_come(
+    wait: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_kernels.py").write_text(MODULE)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("distributary.kernel.LONGEST_WAIT", wait)
+    names = runpy.run_path(str(tmp_path / "own_kernels.py"))
+    waited: list[float] = []
+    with open(tmp_path / "own_kernels.py") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+
+        def give_way(seconds: float) -> None:
+            waited.append(seconds)
+            fcntl.flock(other, fcntl.LOCK_UN)
+
+        monkeypatch.setattr("distributary.kernel.time.sleep", give_way)
+        assert names["outer"](20) == 41
+        assert bool(waited) == bool(wait)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it was given back
 
 
 def test_compiling_is_told_once_before_and_once_after_it() -> None:

@@ -11,13 +11,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
 from numba.core import event
+from numba.core.compiler_lock import global_compiler_lock
 from numpy.typing import NDArray
+
+try:
+    import fcntl
+except ImportError:  # no such locks on Windows
+    fcntl = None  # type: ignore[assignment]
 
 C = TypeVar("C", bound=Callable[..., Any])
 T = TypeVar("T", bound=NamedTuple)
@@ -33,6 +39,11 @@ Floats = NDArray[np.float64]
 
 COMPILING = "compiling kernels for this machine, which takes a minute or two the first time ..."
 """What is told when kernels are not in the cache."""
+LONGEST_WAIT = 120.0
+"""Seconds to wait for a process that compiles the same; one that was stopped must not stop others."""
+
+_turns: set[str] = set()
+"""The source files that this process has locked; read and written under Numba's lock."""
 
 
 def kernel(function: C) -> C:
@@ -63,9 +74,59 @@ def uncounted(function: C) -> C:
 def _compiled(function: C, **options: bool) -> C:
     try:
         compiled: C = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+        _compile_in_turn(compiled)
     except RuntimeError:
         compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
     return compiled
+
+
+def _compile_in_turn(compiled: Any) -> None:
+    """Have processes that need a kernel at the same time compile it once: the others find it in the cache.
+
+    The workers of Spark or of the tests start together, and each would compile the same for a minute.
+    """
+    compile_now = getattr(compiled, "compile", None)
+    if compile_now is None:  # a plain function: Numba is switched off (NUMBA_DISABLE_JIT)
+        return
+    source = compiled.py_func.__code__.co_filename
+
+    def compile_in_turn(signature: Any) -> Any:
+        # Numba's own lock first: a thread that holds it may ask for the turn that this thread has.
+        with global_compiler_lock, _turn(source):
+            return compile_now(signature)
+
+    compiled.compile = compile_in_turn
+
+
+@contextmanager
+def _turn(source: str) -> Iterator[None]:
+    """Lock a source file, of whose kernels this process then compiles some; others wait, though not forever.
+
+    Nothing but work is saved by waiting, so a file that cannot be opened or locked is done without.
+    """
+    if source in _turns or fcntl is None:  # a kernel that another of the same file calls
+        yield
+        return
+    with ExitStack() as scope:
+        with suppress(OSError):
+            file = scope.enter_context(open(source, "rb")).fileno()
+            deadline = time.monotonic() + LONGEST_WAIT
+            while not _locked(file) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            # Closing the file would do, were it not for a process that another thread forks meanwhile.
+            scope.callback(fcntl.flock, file, fcntl.LOCK_UN)
+        _turns.add(source)
+        scope.callback(_turns.remove, source)
+        yield
+
+
+def _locked(file: int) -> bool:
+    """Lock an open file unless another process has; whether that went well."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager

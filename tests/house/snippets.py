@@ -7,6 +7,8 @@ first snippet, in an empty directory.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -129,21 +131,35 @@ def snippets(page: Path) -> list[str]:
 def run_snippets(page: Path, directory: Path) -> dict[str, Any]:
     """Run them; an error's line is the page's. Gives the names they leave."""
     examples = Path(__file__).parents[2] / "examples"
-    if page.name in NEED_SPARK:
-        _enter(directory)
     names: dict[str, Any] = {"directory": directory, "examples": examples, "__name__": "snippets"}
-    exec(compile(GIVEN.get(page.name, ""), f"given for {page.name}", "exec"), names)
-    for snippet in snippets(page):
-        exec(compile(snippet, str(page), "exec"), names)
+    with _entered(directory) if page.name in NEED_SPARK else nullcontext():
+        exec(compile(GIVEN.get(page.name, ""), f"given for {page.name}", "exec"), names)
+        for snippet in snippets(page):
+            exec(compile(snippet, str(page), "exec"), names)
     return names
 
 
-def _enter(directory: Path) -> None:
-    """Have the running session take relative paths from a directory, as a new one started there would."""
+@contextmanager
+def _entered(directory: Path) -> Iterator[None]:
+    """Have the running session take relative paths from a directory, as a new one started there would.
+
+    Spark's files ask the session's file system, and the checkpoints of streams the Java process, which knows
+    nothing of Python's working directory. Streams that a page leaves running are stopped.
+    """
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
     assert session is not None
-    files = session._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    java: Any = session._jvm
+    files = java.org.apache.hadoop.fs
     place = files.FileSystem.get(session._jsc.hadoopConfiguration())
+    process, before = java.java.lang.System, place.getWorkingDirectory()
+    home = process.setProperty("user.dir", str(directory))
     place.setWorkingDirectory(files.Path(str(directory)))
+    try:
+        yield
+    finally:
+        for stream in session.streams.active:
+            stream.stop()
+        place.setWorkingDirectory(before)
+        process.setProperty("user.dir", home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -114,8 +115,11 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
 def test_the_snippets_of_a_page_on_spark_run(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    top = os.listdir(TOP)
     monkeypatch.chdir(tmp_path)
     run_snippets(page, tmp_path)
+    made = set(os.listdir(TOP)) - {*top, "build"}
+    assert [name for name in made if not name.startswith(".")] == []
 
 
 def test_what_is_given_belongs_to_a_page_with_snippets() -> None:
