@@ -4,6 +4,9 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,$(
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# Kernels are cached beside their modules, and so is bytecode: tests start hundreds of processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test chaos bounds check format bench lab jdk clean
 .DEFAULT_GOAL := help
 

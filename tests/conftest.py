@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -48,6 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             other = not any(folder in item.path.as_posix() for folder in WITH_ENGINES)
             item.add_marker(pytest.mark.xdist_group("other session" if other else "session"))
             item.add_marker(pytest.mark.spark)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and thousands of tests, which live to the end anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,9 @@
 
 A record is a plain mapping, as one line of JSON holds it. An event's record has `id`, `topic` and
 `document`; every other key is an attribute, and a nested object's attributes get dotted names
-(`{"wind": {"speed": 3}}` is the attribute `wind.speed`). A subscription's record has `id`, `subscriber`
-and its filters by kind.
+(`{"wind": {"speed": 3}}` is the attribute `wind.speed`). An object that holds nothing, or nothing but nulls,
+is an attribute too, an empty mapping: it is there, so it is not null. A subscription's record has `id`,
+`subscriber` and its filters by kind.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 from distributary.errors import InputError
 
-Value = str | int | float | bool | None | tuple[Any, ...]
-"""What an attribute may hold. A tuple (a JSON array) is carried along but compares with nothing."""
+Value = str | int | float | bool | None | tuple[Any, ...] | Mapping[str, Any]
+"""What an attribute may hold. A tuple (a JSON array) and a mapping are carried along, and equal nothing."""
 
 Record = Mapping[str, Any]
 
@@ -64,16 +65,21 @@ class Event:
 
         >>> Event.from_record({"id": "e1", "topic": "A/B", "wind": {"speed": 3}}).attributes
         {'wind.speed': 3}
+        >>> Event.from_record({"id": "e1", "wind": {}}).attributes
+        {'wind': {}}
         """
         rest = dict(record)
         event_id = _identifier(rest, "event")
         topic = _optional_text(rest, "topic")
         document = _optional_text(rest, "document")
         attributes: dict[str, Value] = {}
-        for name, value in _flatten(rest, ""):
+        empty: list[str] = []
+        for name, value in _flatten(rest, "", empty):
             if name in attributes:
                 raise InputError("given twice, once nested and once with a dotted name", field=name)
             attributes[name] = value
+        for name in empty:
+            attributes.setdefault(name, {})
         return cls(event_id, topic, attributes, document)
 
     def to_record(self) -> dict[str, Any]:
@@ -257,10 +263,13 @@ def _optional_text(record: dict[str, Any], name: str) -> str | None:
     return given
 
 
-def _flatten(record: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Value]]:
+def _flatten(record: Mapping[str, Any], prefix: str, empty: list[str]) -> Iterator[tuple[str, Value]]:
+    """The values of a record by dotted name; `empty` gets the objects in which there is none but null."""
     for name, value in record.items():
         if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
+            if all(inner is None for inner in value.values()):
+                empty.append(prefix + name)
+            yield from _flatten(value, f"{prefix}{name}.", empty)
         elif isinstance(value, list):
             yield prefix + name, tuple(value)
         else:

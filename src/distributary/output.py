@@ -6,7 +6,8 @@ Rules:
   when it is complete. It gets the permissions of the file it replaces. What breaks off stays as `.partial`.
 - A device or a pipe is written into and never replaced; a symbolic link stays, and its target is written.
 - A log, such as a quarantine, is written in place, line by line, so that whatever ends the process leaves
-  all of it. What an earlier run has left there is kept: `<name>.1`, `<name>.2` and so on, the oldest first.
+  all of it. What an earlier run has left there is kept: `<name>.1`, `<name>.2` and so on, the oldest first;
+  also when this run has nothing to write, so that nobody takes the earlier log for that of this run.
 - A full disk, a directory, a place that must not be written: `DistributaryError`. A pipe that nobody reads
   any more stays a `BrokenPipeError`: that is how `| head` ends a command.
 """
@@ -77,6 +78,17 @@ def opened_log(name: str) -> tuple[IO[str], Path | None]:
             return _text_by_line(_in_place(name)), None
         kept = _moved_away(target)
     return _text_by_line(_created(target, name)), kept
+
+
+def moved_log(name: str) -> Path | None:
+    """Where the log of an earlier run is kept now, for a run that writes none; None when there was none.
+
+    One that cannot be moved stays: nothing depends on it.
+    """
+    with suppress(OSError, DistributaryError):
+        target = _replaced_file(name)
+        return None if target is None else _moved_away(target)
+    return None
 
 
 def require_distinct(read: Mapping[str, str], written: Mapping[str, str]) -> None:

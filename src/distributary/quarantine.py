@@ -1,7 +1,8 @@
 """Malformed input: a `Rejection` says where it stands and what is wrong, a `Quarantine` keeps it.
 
 Nothing malformed stops the rest, and nothing is dropped in silence: a quarantine's file is written line by
-line, and one that an earlier run has left is kept under another name (see `output`).
+line, and one that an earlier run has left is kept under another name (see `output`), also when this run sets
+nothing aside, so that nobody takes it for that of this run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import IO, Any, Self, TypeVar
 
 from distributary.errors import DistributaryError, InputError
-from distributary.output import opened_log
+from distributary.output import moved_log, opened_log
 
 T = TypeVar("T")
 
@@ -106,3 +107,5 @@ class Quarantine:
     ) -> None:
         if self._file is not None:
             self._file.close()
+        elif self.path is not None and error is None:
+            self.earlier = moved_log(str(self.path))

@@ -124,6 +124,31 @@ def test_the_quarantine_of_an_earlier_run_is_kept(place: Path, capsys: pytest.Ca
     assert "quarantine.jsonl.1" in capsys.readouterr().err
 
 
+def test_the_quarantine_of_an_earlier_run_is_not_taken_for_that_of_one_that_sets_nothing_aside(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(place / "quarantine.jsonl", [BAD])
+    write(place / "good.jsonl", [EVENTS[0]])
+    assert match("--out", "out.jsonl", events="good.jsonl") == 0
+    assert not (place / "quarantine.jsonl").exists()
+    assert (place / "quarantine.jsonl.1").read_text() == BAD + "\n"
+    assert "earlier run had set aside is kept in" in capsys.readouterr().err
+    assert match("--out", "out.jsonl", events="good.jsonl") == 0
+    assert "earlier" not in capsys.readouterr().err
+    assert not (place / "quarantine.jsonl.2").exists()
+
+
+def test_a_run_that_sets_nothing_aside_or_fails_leaves_what_is_no_quarantine_of_its_own(place: Path) -> None:
+    write(place / "good.jsonl", [EVENTS[0]])
+    (place / "directory").mkdir()
+    for name in ("/dev/null", "directory", "nowhere/q.jsonl"):
+        assert match("--out", "out.jsonl", "--quarantine", name, events="good.jsonl") == 0
+    assert not (place / "nowhere").exists()
+    write(place / "quarantine.jsonl", [BAD])
+    assert match("--out", "out.jsonl", "--strict") == 4
+    assert (place / "quarantine.jsonl").read_text() == BAD + "\n"
+
+
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])
 def test_a_table_is_written_where_the_ending_says_so(place: Path, ending: str) -> None:
     read = parquet.read_table if ending == "parquet" else feather.read_table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,21 +23,27 @@ LONG_KERNELS = {
 }
 """Numba kernels that are longer; each says why in a comment."""
 
-TREES = {path: ast.parse(path.read_text()) for path in MODULES}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-DOCUMENTED = {
-    node.name: {each.name for each in node.body if isinstance(each, Function) and ast.get_docstring(each)}
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
-"""The methods with a docstring of every class of the house, by the class's name."""
-BASES = {
-    node.name: [ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases]
-    for tree in TREES.values()
-    for node in ast.walk(tree)
-    if isinstance(node, ast.ClassDef)
-}
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """A module, parsed when a test first asks: every process collects the tests, and few run these."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def classes() -> dict[str, tuple[set[str], list[str]]]:
+    """Every class of the house by its name: the methods with a docstring, and the names of its bases."""
+    return {
+        node.name: (
+            {each.name for each in node.body if isinstance(each, Function) and ast.get_docstring(each)},
+            [ast.unparse(base).split("[")[0].rpartition(".")[2] for base in node.bases],
+        )
+        for path in MODULES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef)
+    }
 
 
 def shown(path: Path) -> str:
@@ -45,9 +52,10 @@ def shown(path: Path) -> str:
 
 def inherits_docstring(class_name: str, method: str) -> bool:
     """Whether a base class in the house says what a method is for."""
+    nothing: tuple[set[str], list[str]] = (set(), [])
     return any(
-        method in DOCUMENTED.get(base, ()) or (base != class_name and inherits_docstring(base, method))
-        for base in BASES.get(class_name, ())
+        method in classes().get(base, nothing)[0] or (base != class_name and inherits_docstring(base, method))
+        for base in classes().get(class_name, nothing)[1]
     )
 
 
@@ -72,12 +80,12 @@ def undocumented(tree: ast.Module) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", MODULES, ids=shown)
 def test_everything_public_says_what_it_is(path: Path) -> None:
-    assert list(undocumented(TREES[path])) == []
+    assert list(undocumented(tree_of(path))) == []
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.name == "__init__.py"], ids=shown)
 def test_a_package_s_map_names_all_its_modules(path: Path) -> None:
-    told = ast.get_docstring(TREES[path]) or ""
+    told = ast.get_docstring(tree_of(path)) or ""
     within = {each.stem for each in path.parent.glob("*.py")} | {
         each.parent.name for each in path.parent.glob("*/__init__.py")
     }
@@ -90,7 +98,7 @@ def test_modules_and_functions_are_of_a_bearable_size(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= LONGEST_MODULE
     long = [
         f"{shown(path)}:{node.name}"
-        for node in ast.walk(TREES[path])
+        for node in ast.walk(tree_of(path))
         if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
     ]
     assert [name for name in long if name not in LONG_KERNELS] == []
@@ -99,7 +107,7 @@ def test_modules_and_functions_are_of_a_bearable_size(path: Path) -> None:
 def test_every_long_kernel_is_still_there_and_long() -> None:
     found = {
         f"{shown(path)}:{node.name}"
-        for path, tree in TREES.items()
+        for path, tree in ((path, tree_of(path)) for path in MODULES)
         for node in ast.walk(tree)
         if isinstance(node, Function) and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
     }

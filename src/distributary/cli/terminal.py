@@ -138,10 +138,10 @@ def write_text(path: Path, text: str) -> None:
 
 def say_rejected(quarantine: Quarantine) -> int:
     """Tell what was set aside, if anything; gives the exit code that says so."""
-    if not quarantine.count:
-        return WELL
     if quarantine.earlier is not None:
         say(f"what an earlier run had set aside is kept in {quarantine.earlier}")
+    if not quarantine.count:
+        return WELL
     for rejected in quarantine.samples:
         say(f"set aside: {rejected}")
     more = quarantine.count - len(quarantine.samples)

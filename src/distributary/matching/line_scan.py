@@ -23,8 +23,8 @@ from distributary.model import MAX_TOPIC_LEVELS
 ID, TOPIC, DOCUMENT = range(3)
 """The codes of an event's own fields; `Keys` start with them."""
 
-NOTHING, WHOLE, DOUBLE, LONG, TEXT, TRUE, FALSE = range(7)
-"""What a token holds. LONG is a number that its text alone tells exactly."""
+NOTHING, WHOLE, DOUBLE, LONG, TEXT, TRUE, FALSE, EMPTY = range(8)
+"""What a token holds. LONG is a number that its text alone tells exactly, EMPTY an object without values."""
 
 LONGEST_LINE = 1 << 18
 LONGEST_NUMBER = 64
@@ -122,6 +122,7 @@ def _line(data: Bytes, at: int, tokens: Tokens, keys: Keys, parents: Longs, row:
         return LEFT
     at = _blanks(data, at + 1)
     depth, names, opened = 0, 0, True
+    filled = 0  # So many of the objects that are open, the outer ones, hold something that is not null.
     parents[0] = -1
     while True:
         # Here a name begins, or the object that was just opened ends.
@@ -153,16 +154,20 @@ def _line(data: Bytes, at: int, tokens: Tokens, keys: Keys, parents: Longs, row:
                 return LEFT
             tokens.rows[count] = row
             tokens.codes[count] = code
+            if tokens.kinds[count] != NOTHING:
+                filled = depth
             count += 1
-        elif data[at] == 125 and opened:
-            at += 1
-            depth -= 1
-        else:
+        elif data[at] != 125 or not opened:
             return LEFT
         # A value has ended: another name follows, or the ends of objects.
         at = _blanks(data, at)
         while data[at] == 125 and depth >= 0:
+            if depth > filled:
+                tokens.rows[count], tokens.codes[count] = row, parents[depth]
+                tokens.kinds[count], tokens.numbers[count] = EMPTY, 0.0
+                count += 1
             depth -= 1
+            filled = max(depth, 0)  # an object is not null, whatever it holds
             at = _blanks(data, at + 1)
         if depth < 0:
             break

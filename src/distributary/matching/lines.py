@@ -39,6 +39,7 @@ from distributary.matching.line_keys import LONGEST_NAME, Keys, fill_table, find
 from distributary.matching.line_scan import (
     DOCUMENT,
     DOUBLE,
+    EMPTY,
     FALSE,
     LONG,
     NOTHING,
@@ -60,8 +61,8 @@ FIELDS = ("id", "topic", "document")
 MOST_KEYS = 1 << 16
 """When a batch has met more names than this, the next one starts with an empty table."""
 
-TAGS = np.zeros(7, np.uint8)
-TAGS[[NOTHING, WHOLE, DOUBLE, LONG, TEXT, TRUE, FALSE]] = (
+TAGS = np.zeros(8, np.uint8)
+TAGS[[NOTHING, WHOLE, DOUBLE, LONG, TEXT, TRUE, FALSE, EMPTY]] = (
     NULL,
     NUMBER,
     NUMBER,
@@ -69,6 +70,7 @@ TAGS[[NOTHING, WHOLE, DOUBLE, LONG, TEXT, TRUE, FALSE]] = (
     STRING,
     BOOLEAN,
     BOOLEAN,
+    OTHER,
 )
 
 
@@ -243,6 +245,8 @@ class _BatchColumns:
         kind = self.tokens.kinds[places[row]] if places[row] >= 0 else NOTHING
         if kind == NOTHING:
             return OBJECT if tags[row] == OTHER else None
+        if kind == EMPTY:
+            return OBJECT
         if kind == TEXT:
             return strings.text(row) if strings is not None else None
         if kind == WHOLE:
