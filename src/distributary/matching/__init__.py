@@ -5,12 +5,13 @@
 - `matcher`: `Matcher`, standing subscriptions that can be asked, changed, explained, frozen and opened
 - `registry`: who is subscribed; with `names` (ids by number) and `serials` (registrations for good)
 - `combinations`: distinct combinations of filters, and the search for those an event passes; with `slots`
+- `bulk`: very many subscriptions registered at once; with `distinct` (texts numbered) and `digests`
 - `index`: `Index`, the interface of every index, and `Pairs`, what a search gives
 - `engines`: which indexes there are for each kind, and which is the default
 - `topic/`, `where/`, `path/`: the indexes of each kind, ours and the papers'
 - `change/`: tolerances, which depend on what was delivered before
 - `scan`: every filter asked in turn, for kinds that an application adds
-- `layers`: how indexes made of read-only arrays change nevertheless
+- `layers`: how indexes made of read-only arrays change nevertheless; `gathering`: filters on their way there
 - `lines`: batches from blocks of JSON lines; with the kernels `line_scan`, `line_keys` and `line_texts`
 - `answers`: matches and deliveries as tables
 - `single`: one event by itself; `bound`: arrays that kernels find by address, so that one event costs little

@@ -11,24 +11,42 @@ Adding or removing one combination touches its own slot alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
-from distributary.kernel import Flags, Ints
+from distributary.kernel import Flags, Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.digests import PieceColumn, digests
 from distributary.matching.engines import index_class, verifier_class
+from distributary.matching.gathering import FilterColumn
 from distributary.matching.index import NO_SLOTS, Arrays, Index, Pairs
-from distributary.matching.layers import Verifier
+from distributary.matching.layers import Layers, Verifier
 from distributary.matching.scan import FilterScan
 from distributary.matching.single import SingleEvent
-from distributary.matching.slots import SlotTable, digest_of
+from distributary.matching.slots import DIGEST, SlotTable, digest_of
 
 EVERYTHING = ""
 """The driver of the combination without filters."""
+
+
+class CodedFilters(NamedTuple):
+    """The filters of one kind of many rows."""
+
+    codes: Ints
+    """By row the code of its filter in the column; negative where it has none."""
+    column: FilterColumn[Any]
+    selectivity: Floats
+    """By code."""
+
+    def shares(self) -> Floats:
+        """By row the share of events that its filter is guessed to let pass; infinite where it has none."""
+        if not len(self.selectivity):
+            return np.full(len(self.codes), np.inf)
+        return np.where(self.codes >= 0, self.selectivity[self.codes], np.inf)
 
 
 class Combinations:
@@ -52,16 +70,75 @@ class Combinations:
         if slot is not None:
             self._slots.use(slot)
             return slot
-        driver = min(filters, key=lambda kind: filters[kind].selectivity, default=EVERYTHING)
-        if driver not in self._kinds:
-            self._kinds.append(driver)
-        slot = self._slots.add(digest, self._kinds.index(driver))
+        driver = _driver_of(filters)
+        slot = self._slots.add(digest, self._kind_code(driver))
+        self._hold_all(slot, driver, filters)
+        return slot
+
+    def add_many(self, columns: Mapping[str, CodedFilters], others: Mapping[int, dict[str, Filter]]) -> Ints:
+        """The slot of each row of these columns, with one use more; `others` are rows with other kinds too.
+
+        The columns are of the same rows and in the order in which `add` is given kinds. For combinations that
+        are all added in this way; nothing else may be asked of them before `settle`.
+        """
+        rows = len(next(iter(columns.values())).codes)
+        pieces = [
+            PieceColumn(
+                np.frombuffer(f"{kind}\0".encode(), np.uint8),
+                coded.codes,
+                coded.column.texts["offsets"],
+                coded.column.texts["bytes"],
+            )
+            for kind, coded in sorted(columns.items())
+        ]
+        found = digests(pieces, rows, DIGEST)
+        drivers = self._drivers_of(columns)
+        for row, filters in others.items():
+            found[row] = np.frombuffer(digest_of(filters), np.uint8)
+            drivers[row] = self._kind_code(_driver_of(filters))
+        slots, new = self._slots.add_many(found, drivers)
+        if (everything := np.flatnonzero(new & (drivers == 0))).size:
+            self._everything = int(slots[everything[0]])
+        for kind, coded in columns.items():
+            present = new & (coded.codes >= 0)
+            driving = present & (drivers == self._kinds.index(kind)) if kind in self._kinds else ~new & new
+            if driving.any():
+                _hold(self._index(kind), slots[driving], coded, coded.codes[driving])
+            present &= ~driving
+            if present.any():
+                _hold(self._verifier(kind), slots[present], coded, coded.codes[present])
+        for row, filters in others.items():
+            if new[row]:
+                self._hold_all(int(slots[row]), self._kinds[drivers[row]], filters)
+        return slots
+
+    def settle(self) -> None:
+        """Make what `add_many` added as ready as what `add` adds."""
+        self._slots.settle()
+
+    def _drivers_of(self, columns: Mapping[str, CodedFilters]) -> NDArray[np.int8]:
+        """By row the code of the kind that drives it."""
+        shares = np.stack([coded.shares() for coded in columns.values()])
+        best = np.argmin(shares, axis=0)
+        drivers = np.zeros(len(best), np.int8)
+        for place, kind in enumerate(columns):
+            chosen = (best == place) & np.isfinite(shares[place])
+            if chosen.any():
+                drivers[chosen] = self._kind_code(kind)
+        return drivers
+
+    def _kind_code(self, kind: str) -> int:
+        if kind not in self._kinds:
+            self._kinds.append(kind)
+        return self._kinds.index(kind)
+
+    def _hold_all(self, slot: int, driver: str, filters: dict[str, Filter]) -> None:
+        """Give each filter of a new slot to the index or the verifier of its kind."""
         if driver == EVERYTHING:
             self._everything = slot
         for kind, filter in filters.items():
             holder = self._index(kind) if kind == driver else self._verifier(kind)
             holder.add(slot, filter)
-        return slot
 
     def leave(self, slot: int) -> None:
         """One use less; with the last, the filters are taken out of the indexes."""
@@ -189,6 +266,19 @@ class Combinations:
         if kind not in self._verifiers:
             self._verifiers[kind] = verifier_class(kind)()
         return self._verifiers[kind]
+
+
+def _driver_of(filters: Mapping[str, Filter]) -> str:
+    """The kind of the filter that is guessed to let the fewest events pass."""
+    return min(filters, key=lambda kind: filters[kind].selectivity, default=EVERYTHING)
+
+
+def _hold(holder: Index[Any] | Verifier[Any], slots: Ints, coded: CodedFilters, codes: Ints) -> None:
+    """Give filters of a column to an index or a verifier: by the column where it can take that."""
+    if isinstance(holder, Layers):
+        holder.add_column(slots, coded.column, codes)
+    else:
+        holder.add_many(slots.tolist(), map(coded.column.filter, codes.tolist()))
 
 
 def without_rows(pairs: Pairs, unwanted: Flags) -> Pairs:

@@ -23,12 +23,16 @@ from distributary.kernel import Flags, Ints, Longs, inlined, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays, array_at
+from distributary.matching.gathering import FilterColumn, Gatherer, TextColumn
 from distributary.matching.index import NO_SLOTS, Arrays, F, Index, Pairs
 from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 SETTLED = 1 << 17
 """Segments of this many filters are merged only by `compact`, so that no single change waits for long."""
+
+COLUMN = 1 << 15
+"""Filters that are read at a time, when a segment is compiled again."""
 
 NOWHERE = -1
 WAITING = -2
@@ -93,13 +97,34 @@ class Layers(ABC, Generic[F]):
         self._segments: dict[int, CompiledSegment] = {}
         self._next_segment = 0
         self._waiting: dict[int, F] = {}
+        self._gathered: Gatherer[F] | None = None
+        """Filters that came by the column and wait too."""
         self._home = np.full(64, NOWHERE, np.int32)
         self._place = np.zeros(64, np.int32)
         self._count = 0
 
-    @abstractmethod
     def compile(self, filters: Sequence[F]) -> Arrays:
-        """The arrays of one segment. Filters are known by their position from here on."""
+        """The arrays of one segment. Filters are known by their position from here on.
+
+        An engine that can do without the filters themselves writes `gatherer` and `compile_gathered` instead.
+        """
+        gathered = self.gatherer()
+        for position, filter in enumerate(filters):
+            gathered.add(position, filter)
+        return self.compile_gathered(gathered)
+
+    def gatherer(self) -> Gatherer[F]:
+        """What takes filters in until they are compiled."""
+        return Gatherer()
+
+    def compile_gathered(self, gathered: Gatherer[F]) -> Arrays:
+        """The arrays of one segment, of the filters that `gatherer` took."""
+        return self.compile(gathered.filters)
+
+    def column(self, texts: Arrays, first: int, last: int) -> FilterColumn[F]:
+        """The packed canonical texts numbered from `first` to `last` as a column of filters."""
+        offsets = texts["offsets"][first : last + 1]
+        return TextColumn({"offsets": offsets, "bytes": texts["bytes"]}, self._parse)
 
     def add(self, slot: int, filter: F) -> None:
         """Hold the filter under a slot from the next question on; ValueError when the slot is taken."""
@@ -115,9 +140,23 @@ class Layers(ABC, Generic[F]):
         for slot, filter in zip(slots, filters, strict=True):
             self.add(slot, filter)
 
+    def add_column(self, slots: Ints, column: FilterColumn[F], codes: Ints) -> None:
+        """Hold the filter of each code under the slot in the same place; the slots are free and distinct."""
+        if not len(slots):
+            return
+        if self._gathered is None:
+            self._gathered = self.gatherer()
+        self._gathered.take(slots, column, codes)
+        self._reserve(int(slots.max()))
+        self._home[slots] = WAITING
+        self._count += len(slots)
+
     def remove(self, slot: int) -> None:
         """Forget the filter under a slot; a segment that is mostly dead is compiled again."""
         home = self._home_of(slot)
+        if home == WAITING and slot not in self._waiting:
+            self._flush()
+            home = self._home_of(slot)
         self._home[slot] = NOWHERE
         self._count -= 1
         if home == WAITING:
@@ -131,8 +170,11 @@ class Layers(ABC, Generic[F]):
     def filter(self, slot: int) -> F:
         """The filter held under a slot, read from its canonical text; KeyError when there is none."""
         home = self._home_of(slot)
-        if home == WAITING:
+        if home == WAITING and slot in self._waiting:
             return self._waiting[slot]
+        if home == WAITING:
+            self._flush()
+            home = self._home_of(slot)
         text = frozen.unpack_text(self._segments[home].texts, int(self._place[slot]))
         return self._parse(text)
 
@@ -236,12 +278,13 @@ class Layers(ABC, Generic[F]):
 
     def _flush(self) -> None:
         """Compile what waits, then merge the newest segments while they are of like size."""
-        if not self._waiting:
+        if not self._waiting and self._gathered is None:
             return
-        slots = np.fromiter(self._waiting, np.int32, len(self._waiting))
-        filters = list(self._waiting.values())
-        self._waiting = {}
-        self._install(self._compiled(slots, filters))
+        gathered = self._gathered or self.gatherer()
+        for slot, filter in self._waiting.items():
+            gathered.add(slot, filter)
+        self._waiting, self._gathered = {}, None
+        self._install(gathered)
         while len(self._segments) >= 2:
             before, last = list(self._segments)[-2:]
             if len(self._segments[before]) > 2 * len(self._segments[last]):
@@ -250,12 +293,9 @@ class Layers(ABC, Generic[F]):
                 return
             self._rebuild([before, last])
 
-    def _compiled(self, slots: Ints, filters: list[F]) -> CompiledSegment:
-        return CompiledSegment(
-            slots, frozen.pack_texts([filter.text for filter in filters]), self.compile(filters)
-        )
-
-    def _install(self, segment: CompiledSegment) -> None:
+    def _install(self, gathered: Gatherer[F]) -> None:
+        """Compile what was gathered into a new segment."""
+        segment = CompiledSegment(gathered.slots(), gathered.texts(), self.compile_gathered(gathered))
         number = self._next_segment
         self._next_segment += 1
         self._segments[number] = segment
@@ -266,16 +306,18 @@ class Layers(ABC, Generic[F]):
 
     def _rebuild(self, numbers: list[int]) -> None:
         """Replace these segments by one that holds what is alive in them."""
-        slots: list[Ints] = []
-        filters: list[F] = []
+        gathered = self.gatherer()
         for number in numbers:
             segment = self._segments.pop(number)
             alive = self._home[segment.slots] == number
-            slots.append(segment.slots[alive])
-            texts = frozen.unpack_texts(segment.texts)
-            filters.extend(self._parse(texts[position]) for position in np.flatnonzero(alive).tolist())
-        if filters:
-            self._install(self._compiled(np.concatenate(slots), filters))
+            for first in range(0, len(segment), COLUMN):
+                last = min(first + COLUMN, len(segment))
+                codes = np.flatnonzero(alive[first:last]).astype(np.int32)
+                if len(codes):
+                    column = self.column(segment.texts, first, last)
+                    gathered.take(segment.slots[first:last][codes], column, codes)
+        if len(gathered):
+            self._install(gathered)
 
 
 class CompiledIndex(Layers[F], Index[F]):
@@ -294,7 +336,7 @@ class CompiledIndex(Layers[F], Index[F]):
 
     def find(self, single: SingleEvent) -> Ints:
         """Search each segment for the event alone."""
-        if self._waiting:
+        if self._waiting or self._gathered is not None:
             self._flush()
         found = NO_SLOTS
         for number, segment in self._segments.items():
@@ -338,7 +380,7 @@ class Verifier(Layers[F]):
 
         Slots that hold no filter let all pass.
         """
-        if self._waiting:
+        if self._waiting or self._gathered is not None:
             self._flush()
         self._reserve(int(slots.max()))
         for number, segment in self._segments.items():

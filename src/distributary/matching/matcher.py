@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,7 +24,7 @@ import pyarrow as pa
 from distributary.errors import DamagedError, InputError
 from distributary.filters.kinds import parse_filters
 from distributary.kernel import Flags, Ints
-from distributary.matching import frozen
+from distributary.matching import bulk, frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import memory
 from distributary.matching.change.index import ChangeIndex
@@ -114,20 +114,43 @@ class Matcher:
         self._combinations = Combinations(self._engines)
         self._change = change_class(self._engines.get("change"))()
         self._slow = {}
+        numbered = (
+            zip(subscriptions, repeat(None), strict=False)
+            if serials is None
+            else zip(subscriptions, serials, strict=True)
+        )
         with collector_paused():
-            numbered = (
-                zip(subscriptions, repeat(None), strict=False)
-                if serials is None
-                else zip(subscriptions, serials, strict=True)
-            )
-            for position, (subscription, serial) in enumerate(numbered):
-                try:
-                    self.add(subscription, serial=serial)
-                except InputError as error:
-                    if rejected is None:
-                        raise
-                    rejected.append(RejectedInput(position, subscription.id, error))
+            self._register(numbered, rejected)
             self.compact()
+
+    def _register(
+        self, numbered: Iterator[tuple[Subscription, int | None]], rejected: list[RejectedInput] | None
+    ) -> None:
+        """Register subscriptions with their serials: few one by one, many in bulk."""
+
+        def refuse(position: int, subscription: Subscription, error: InputError) -> None:
+            if rejected is None:
+                raise error
+            rejected.append(RejectedInput(position, subscription.id, error))
+
+        many: bulk.BulkRegistration | None = None
+        for lot, serials, failure in _lots(numbered):
+            if many is None and len(lot) <= bulk.FEW:
+                for position, subscription in enumerate(lot):
+                    try:
+                        self.add(subscription, serial=serials[position] if serials else None)
+                    except InputError as error:
+                        refuse(position, subscription, error)
+            else:
+                if many is None:
+                    many = bulk.BulkRegistration(
+                        self._registry, self._combinations, self._change, self._slow, refuse
+                    )
+                many.register(lot, serials)
+            if failure is not None:
+                raise failure
+        if many is not None:
+            many.finish()
 
     def __len__(self) -> int:
         return len(self._registry)
@@ -142,8 +165,7 @@ class Matcher:
         remember is kept under it (see `recall`). The default is a number that was not used before. No two
         registrations may have the same one; that is not checked.
         """
-        if serial is not None and serial not in WHOLE_NUMBERS:
-            raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
+        _check_serial(subscription, serial)
         filters = parse_filters(subscription)
         self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
@@ -429,6 +451,35 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _check_serial(subscription: Subscription, serial: int | None) -> None:
+    if serial is not None and serial not in WHOLE_NUMBERS:
+        raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
+
+
+def _lots(
+    numbered: Iterator[tuple[Subscription, int | None]],
+) -> Iterator[tuple[list[Subscription], list[int] | None, Exception | None]]:
+    """Subscriptions and serials, some thousands at a time, and what kept the rest from coming, if it did.
+
+    Those that came before a failure are to be told of first.
+    """
+    failure: Exception | None = None
+    ended = False
+    while not ended:
+        lot: list[Subscription] = []
+        serials: list[int] = []
+        try:
+            for subscription, serial in islice(numbered, bulk.LOT):
+                _check_serial(subscription, serial)
+                lot.append(subscription)
+                if serial is not None:
+                    serials.append(serial)
+        except Exception as error:
+            failure = error
+        ended = failure is not None or len(lot) < bulk.LOT
+        yield lot, serials or None, failure
 
 
 def _distinct(topics: Sequence[str | None]) -> tuple[list[int], list[str | None]]:

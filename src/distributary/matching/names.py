@@ -254,6 +254,14 @@ class NameTable:
         names._set_base(base, arrays["order"], arrays["rank"])
         return names
 
+    @classmethod
+    def of_texts(cls, texts: Arrays) -> NameTable:
+        """Names that are these packed texts, which differ, by number."""
+        names = cls()
+        buffers = [None, pa.py_buffer(texts["offsets"]), pa.py_buffer(texts["bytes"])]
+        names._set_base(pa.Array.from_buffers(pa.large_string(), len(texts["offsets"]) - 1, buffers))
+        return names
+
     def memory(self) -> int:
         """The bytes of the base and of what changed since."""
         changed = [text for text in (*self._replaced.values(), *self._added) if text is not None]
@@ -284,7 +292,7 @@ class NameTable:
 
     def _taken(self, numbers: Ints) -> pa.Array:
         """The texts of these numbers of the base."""
-        offsets, data = _take(sealed(numbers), self._offsets, self._bytes)
+        offsets, data = take_texts(sealed(numbers), self._offsets, self._bytes)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.large_string(), len(numbers), buffers)
 
@@ -336,7 +344,7 @@ def _place(text: Bytes, order: Ints, offsets: Longs, data: Bytes) -> int:
 
 
 @kernel
-def _take(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
+def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
     """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""
     ends = np.empty(len(numbers) + 1, np.int64)
     ends[0] = 0

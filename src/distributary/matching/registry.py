@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import InputError, UnknownSubscriptionError
-from distributary.kernel import Flags, Ints, Longs, kernel
+from distributary.kernel import Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
@@ -98,7 +98,7 @@ class SubscriptionRegistry:
     def require_new(self, subscription_id: str) -> None:
         """Refuse an id that is registered already."""
         if subscription_id in self:
-            raise InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
+            raise registered_already(subscription_id)
 
     def add(
         self, subscription_id: str, subscriber: str, slot: int, *, serial: int | None, changing: bool
@@ -122,6 +122,35 @@ class SubscriptionRegistry:
         if after != NONE:
             preceding[after] = number
         return number
+
+    def add_many(
+        self, first: int, subscribers: Ints, slots: Ints, *, serials: Longs | None, changing: Flags
+    ) -> None:
+        """Enter subscriptions with the numbers from `first` on, whose names `finish` will know.
+
+        `subscribers` are the numbers of their names. For a registry that nothing was removed from.
+        """
+        count, last = len(slots), first + len(slots)
+        if not count:
+            return
+        if serials is None:
+            serials = np.arange(self._next_serial, self._next_serial + count, dtype=np.int64)
+        self._next_serial = max(self._next_serial, int(serials.max()) + 1)
+        self._reserve(last - 1, int(slots.max()))
+        self._of.subscriber_of[first:last] = subscribers
+        self._of.slot_of[first:last] = slots
+        self._of.serial_of[first:last] = serials
+        self._of.changing[first:last] = changing
+        _link(first, sealed(slots), sealed(changing), *self._slots, self._of.following, self._of.preceding)
+
+    def finish(self, names: Arrays, subscribers: Arrays) -> None:
+        """Give subscriptions that `add_many` entered, all there are, their names and those of subscribers."""
+        self.names, self.subscribers = NameTable.of_texts(names), NameTable.of_texts(subscribers)
+        room = slice(len(self.names) + 64)
+        self._of = ByNumber._make([array[room].copy() for array in self._of])
+        self._slots = BySlot._make([array[room].copy() for array in self._slots])
+        self._links = None
+        self._serials = Serials.open(self._frozen_serials())
 
     def remove(self, subscription_id: str) -> tuple[int, int, bool]:
         """Strike a subscription out; its number, its slot, and whether it has a tolerance."""
@@ -274,10 +303,35 @@ class SubscriptionRegistry:
             self._links = None
 
 
+def registered_already(subscription_id: str) -> InputError:
+    """What is told of an id that is not new."""
+    return InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
+
+
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
     """A copy that has this position; new entries are NONE."""
     more = np.full(max(len(array), position + 1 - len(array)), NONE, array.dtype)
     return np.concatenate([array, more])
+
+
+@kernel
+def _link(
+    number: int,
+    slots: Ints,
+    changing: Flags,
+    first: Ints,
+    first_changing: Ints,
+    following: Ints,
+    preceding: Ints,
+) -> None:
+    """Put subscriptions, numbered from `number` on, at the heads of the lists of their slots."""
+    for at in range(len(slots)):
+        heads = first_changing if changing[at] else first
+        after = heads[slots[at]]
+        heads[slots[at]] = number + at
+        following[number + at], preceding[number + at] = after, NONE
+        if after != NONE:
+            preceding[after] = number + at
 
 
 @kernel

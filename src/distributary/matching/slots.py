@@ -4,8 +4,9 @@ A combination is known by a cryptographic digest of its canonical texts. A slot 
 subscriptions use it and which filter kind drives it, that is, in which index it is searched; its other
 filters are verified.
 
-What was frozen is a base of arrays with the order of its digests, in which a digest is found by O(log n)
-comparisons; what changed since is kept in small tables beside it.
+What was built at once or frozen is a base of arrays with the order of its digests, in which a digest is found
+by O(log n) comparisons; what changed since is kept in small tables beside it. While very many are added, a
+hash table finds them (`add_many`), until `settle` makes them the base.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
-from distributary.kernel import Bytes, Ints, kernel, sealed, text_order
+from distributary.kernel import Bytes, Flags, Ints, Longs, inlined, kernel, sealed, text_order
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
 
+FREE = -1
 DIGEST = 16
 """Bytes of a digest: among 10^9 combinations, the chance that any two agree is below 10^-20."""
 
@@ -50,9 +52,46 @@ class SlotTable:
         self._uses: Ints = np.zeros(64, np.int32)
         self._drivers: NDArray[np.int8] = np.zeros(64, np.int8)
         self._free: list[int] = []
+        self._table: Ints | None = None
+        """The hash table of slots by digest, while very many are added."""
+        self._room = self._digests
+        """What `_digests` is the beginning of meanwhile."""
 
     def __len__(self) -> int:
         return len(self._digests) + len(self._added) - len(self._free)
+
+    def add_many(self, digests: Bytes, drivers: NDArray[np.int8]) -> tuple[Ints, Flags]:
+        """One use more for each of these digests, of which those that are not known get new slots.
+
+        Returns the slot of each, and whether it is new. For a table that is empty or was filled in this way
+        alone; nothing else may be asked of it before `settle`.
+        """
+        count, most = len(self._digests), len(self._digests) + len(digests)
+        if self._added or self._free or (self._table is None and count):
+            raise ValueError("slots were added one by one before")
+        if self._table is None or 2 * most > len(self._table):
+            self._table = np.full(1 << (2 * most).bit_length(), FREE, np.int32)
+            _enter(self._digests, self._table)
+        room = self._room
+        if most > len(room):
+            room = self._room = np.empty((max(most, 2 * len(room)), DIGEST), np.uint8)
+            room[:count] = self._digests
+        while len(self._uses) < most:
+            self._uses = np.concatenate([self._uses, np.zeros_like(self._uses)])
+            self._drivers = np.concatenate([self._drivers, np.zeros_like(self._drivers)])
+        slots, new = np.empty(len(digests), np.int32), np.zeros(len(digests), np.bool_)
+        count = _use(digests, drivers, room, self._table, self._uses, self._drivers, count, slots, new)
+        self._digests = room[:count]
+        return slots, new
+
+    def settle(self) -> None:
+        """Make what `add_many` added the base."""
+        if self._table is not None:
+            self._digests = self._digests.copy()
+            self._table, self._room = None, self._digests
+            kept = slice(len(self._digests) + 64)
+            self._uses, self._drivers = self._uses[kept].copy(), self._drivers[kept].copy()
+            self._order = _ordered(self._digests, np.arange(len(self._digests)))
 
     def find(self, digest: bytes) -> int | None:
         """The slot of the combination with this digest, if there is one."""
@@ -113,10 +152,9 @@ class SlotTable:
         for slot, digest in changed.items():
             digests[slot] = np.frombuffer(digest or bytes(DIGEST), np.uint8)
         used = np.flatnonzero(self._uses[:count])
-        order = np.argsort(digests[used].view(f"S{DIGEST}").ravel())
         return {
             "digests": digests,
-            "order": used[order].astype(np.int32),
+            "order": _ordered(digests, used),
             "uses": frozen.with_room(self._uses[:count], 0),
             "drivers": frozen.with_room(self._drivers[:count], 0),
             "free": np.array(self._free, np.int32),
@@ -147,6 +185,70 @@ class SlotTable:
             self._added[slot - len(self._digests)] = digest
         else:
             self._replaced[slot] = digest
+
+
+def _ordered(digests: Bytes, slots: Longs) -> Ints:
+    """These slots in the order of their digests, which differ."""
+    first, second = digests[slots].view(">u8").astype(np.uint64).reshape(-1, 2).T
+    order = np.argsort(first)
+    if (np.diff(first[order]) == 0).any():
+        order = np.lexsort((second, first))
+    return slots[order].astype(np.int32)
+
+
+@kernel
+def _enter(digests: Bytes, table: Ints) -> None:
+    """Enter the digests, which differ, into an empty hash table."""
+    for slot in range(len(digests)):
+        at = _home(digests, slot, len(table))
+        while table[at] != FREE:
+            at = (at + 1) & (len(table) - 1)
+        table[at] = slot
+
+
+@inlined
+def _home(digests: Bytes, row: int, size: int) -> Any:
+    """Where to look first; all bits of a digest are equally good."""
+    code = np.int64(0)
+    for at in range(4):
+        code = (code << 8) | np.int64(digests[row, at])
+    return code & (size - 1)
+
+
+@kernel
+def _use(
+    digests: Bytes,
+    given_drivers: NDArray[np.int8],
+    held: Bytes,
+    table: Ints,
+    uses: Ints,
+    drivers: NDArray[np.int8],
+    count: int,
+    slots: Ints,
+    new: Flags,
+) -> int:
+    """Find or make the slot of each digest; returns how many slots there are then."""
+    for row in range(len(digests)):
+        at = _home(digests, row, len(table))
+        slot = table[at]
+        while slot != FREE:
+            same = True
+            for byte in range(DIGEST):
+                same &= held[slot, byte] == digests[row, byte]
+            if same:
+                break
+            at = (at + 1) & (len(table) - 1)
+            slot = table[at]
+        if slot == FREE:
+            slot = count
+            table[at] = slot
+            held[slot] = digests[row]
+            drivers[slot] = given_drivers[row]
+            new[row] = True
+            count += 1
+        uses[slot] += 1
+        slots[row] = slot
+    return count
 
 
 @kernel

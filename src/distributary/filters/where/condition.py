@@ -91,6 +91,23 @@ class ConditionTemplate:
             [write_literal(values[i]) if i >= 0 else write_name(names[~i]) for i in self._order]
         )
 
+    def pieces(self, names: tuple[str, ...]) -> list[str | int] | None:
+        """The canonical text: fixed texts and, in between, the numbers of the values written there.
+
+        None when the text depends on the values in another way.
+        """
+        fixed = self._format.split("%s")
+        if not self._format or "%" in "".join(fixed):
+            return None
+        pieces: list[str | int] = [fixed[0]]
+        for place, following in zip(self._order, fixed[1:], strict=True):
+            if place >= 0:
+                pieces.append(place)
+                pieces.append(following)
+            else:
+                pieces[-1] = f"{pieces[-1]}{write_name(names[~place])}{following}"
+        return pieces
+
     def filled(self, names: tuple[str, ...], values: tuple[Any, ...]) -> Expression:
         """The condition as a tree."""
         return tree.rebuilt(
@@ -133,6 +150,28 @@ def read_condition(text: str) -> Condition:
     """The parts of a condition; FilterError when the text is not one."""
     if len(text) > MAX_LENGTH or not text.isascii():
         _check_characters(text)
+    key, values = _cut(text)
+    shape = _shapes.get(key)
+    # No valid text has a mark outside a literal, so an equal count means that each mark is a literal's.
+    if shape is None or shape.places != len(values) or None in values:
+        return _read_names(text, key, values)
+    return shape.template, shape.names, _selected(values, shape.selection)
+
+
+def shape_of(text: str) -> ConditionShape | None:
+    """What a condition means when its literals are left out; None when that depends on the literals.
+
+    >>> shape_of("price > 8.3 and symbol = 'OTE'").names
+    ('price', 'symbol')
+    """
+    read_condition(text)
+    key, values = _cut(text)
+    shape = _shapes.get(key)
+    return None if shape is None or shape.places != len(values) or None in values else shape
+
+
+def _cut(text: str) -> tuple[str, list[Any]]:
+    """The text with marks in place of its literals, and their values; None for those that are read anew."""
     parts = split_literals(text) if '"' not in text else split_literals_and_quoted_names(text)
     values: list[Any] = []
     for place in range(1, len(parts), 2):
@@ -148,12 +187,7 @@ def read_condition(text: str) -> Condition:
             else:
                 values.append(float(literal) if "." in literal else int(literal))
             parts[place] = NUMBER_MARK
-    key = "".join(parts)
-    shape = _shapes.get(key)
-    # No valid text has a mark outside a literal, so an equal count means that each mark is a literal's.
-    if shape is None or shape.places != len(values) or None in values:
-        return _read_names(text, key, values)
-    return shape.template, shape.names, _selected(values, shape.selection)
+    return "".join(parts), values
 
 
 def template_of(expression: Expression) -> Condition:

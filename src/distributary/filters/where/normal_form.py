@@ -55,6 +55,8 @@ ALWAYS = Conjunction(())
 Values = tuple[Any, ...]
 Names = tuple[str, ...]
 MakeDomain = Callable[[Values], Domain]
+AttributeBounds = tuple[int, tuple[tuple[str, int], ...]]
+"""An attribute's number, and what it is compared with: operators and the numbers of blanks."""
 
 
 class Term(NamedTuple):
@@ -77,14 +79,19 @@ class NormalForm:
     When they would be too many, what remains is the one conjunction that must hold whatever else does.
     """
 
-    __slots__ = ("_makers", "_may_hold_always", "_outline")
+    __slots__ = ("_makers", "_may_hold_always", "_outline", "bounds")
 
     def __init__(self, expression: Expression) -> None:
         self._may_hold_always = _may_hold_always(expression)
         self._makers: list[Callable[[Values, Names], Conjunction | None]] | None = None
         self._outline: Callable[[Values, Names], Conjunction | None] | None = None
+        self.bounds: tuple[AttributeBounds, ...] | None = None
+        """Where the form is one conjunction of nothing but bounds: those of each attribute it names."""
         try:
-            self._makers = [_conjunction_maker(term) for term in _terms(expression, True)]
+            terms = _terms(expression, True)
+            self._makers = [_conjunction_maker(term) for term in terms]
+            if len(terms) == 1 and not self._may_hold_always:
+                self.bounds = _bounds_in(terms[0])
         except TooManyError:
             outline = _necessary(expression, True)
             self._outline = None if outline is None else _conjunction_maker(outline)
@@ -403,6 +410,23 @@ def _domain_maker(said: Expression) -> MakeDomain:
 
 def _bounded(parts: tuple[Expression, ...]) -> MakeDomain | None:
     """The quick way for bounds and equalities on one number; None when the parts are anything else."""
+    bounds = _bounds_of(parts)
+    return None if bounds is None else lambda values: _range_between(bounds, values)
+
+
+def _bounds_in(term: Term) -> tuple[AttributeBounds, ...] | None:
+    """The bounds of each attribute of a term; None when it says anything else."""
+    found = []
+    for operand, said in term.said:
+        bounds = _bounds_of(said.parts if isinstance(said, And) else (said,))
+        if bounds is None or not isinstance(operand, str):
+            return None
+        found.append((int(operand), tuple(bounds)))
+    return None if term.residual else tuple(found)
+
+
+def _bounds_of(parts: tuple[Expression, ...]) -> list[tuple[str, int]] | None:
+    """The comparisons with blanks that the parts are; None when they are anything else."""
     bounds: list[tuple[str, int]] = []
     for part in parts:
         match part:
@@ -412,7 +436,7 @@ def _bounded(parts: tuple[Expression, ...]) -> MakeDomain | None:
                 bounds.extend(((">=", low), ("<=", high)))
             case _:
                 return None
-    return lambda values: _range_between(bounds, values)
+    return bounds
 
 
 def _range_between(bounds: list[tuple[str, int]], values: Values) -> Domain:

@@ -19,7 +19,7 @@ about 20 bytes a filter beside its text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -37,10 +37,10 @@ from distributary.kernel import (
     sealed_arrays,
     table_arrays,
 )
-from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
+from distributary.matching.gathering import Gatherer, TextGatherer
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.layers import OWN_ARRAYS, CompiledIndex, CompiledSegment, live_slots
 from distributary.matching.memory import prefetch
@@ -157,9 +157,13 @@ class TopicShapes(CompiledIndex[TopicFilter]):
     key_bits: ClassVar[int] = 64
     """How much of a key is used. Fewer bits make keys collide, which must change no answer."""
 
-    def compile(self, filters: Sequence[TopicFilter]) -> Arrays:
+    def gatherer(self) -> TextGatherer[TopicFilter]:
+        """The texts are all there is to compile."""
+        return TextGatherer()
+
+    def compile_gathered(self, gathered: Gatherer[TopicFilter]) -> Arrays:
         """Collect the shapes, then hash every filter into the table."""
-        texts = read_table(FilterTexts, frozen.pack_texts([filter.text for filter in filters]))
+        texts = read_table(FilterTexts, gathered.texts())
         grown = trie.grow_trie(texts)
         shapes, numbers, prefixes = trie.preorder(grown)
         table = keys.build_table(texts, grown, shapes, numbers, prefixes, self.key_bits)

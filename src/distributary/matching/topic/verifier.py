@@ -6,7 +6,7 @@ time linear in the shorter of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, read_table, s
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
+from distributary.matching.gathering import Gatherer, TextGatherer
 from distributary.matching.index import Arrays
 from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
 from distributary.matching.memory import prefetch
@@ -29,8 +30,12 @@ class TopicVerifier(Verifier[TopicFilter]):
 
     filter_class: ClassVar[type[Any]] = TopicFilter
 
-    def compile(self, filters: Sequence[TopicFilter]) -> Arrays:
-        """Nothing: the texts are kept by the layers."""
+    def gatherer(self) -> TextGatherer[TopicFilter]:
+        """The texts are kept by the layers."""
+        return TextGatherer()
+
+    def compile_gathered(self, gathered: Gatherer[TopicFilter]) -> Arrays:
+        """Nothing."""
         return {}
 
     def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:

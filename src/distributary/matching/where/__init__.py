@@ -3,6 +3,8 @@
 Ours, the default, and what it is made of, in reading order:
 
 - `constraints`: conditions and rows as arrays, and whether a row satisfies a conjunction of constraints
+- `cutting`, `recipes`, `column`: very many texts read at once, by their shapes
+- `collecting`: conditions taken apart, on their way into a segment
 - `evaluation`: what constraints cannot decide, which is evaluated
 - `texts`: texts as numbers, so that a constraint on texts is a range of numbers like any other
 - `plan`: which conjunctions are found by a rare value, and which through bitsets

@@ -16,7 +16,7 @@ it is grouped, 4 if it is a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +39,8 @@ from distributary.matching.where.blocks import (
     row_buckets,
     wanted_bits,
 )
+from distributary.matching.where.collecting import ConditionGatherer
+from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
 from distributary.matching.where.everywhere import EverywhereConditions
 from distributary.matching.where.find import bind_searched, find_conditions
@@ -69,11 +71,19 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
     keyed_below: ClassVar[float] = KEYED_BELOW
     worth_a_group: ClassVar[float] = WORTH_A_GROUP
 
-    def compile(self, filters: Sequence[WhereFilter]) -> Arrays:
+    def gatherer(self) -> ConditionGatherer:
+        """Takes conditions apart as they come."""
+        return ConditionGatherer()
+
+    def column(self, texts: Arrays, first: int, last: int) -> ConditionColumn:
+        """Conditions read by the column."""
+        return ConditionColumn.of_texts(texts, first, last)
+
+    def compile_gathered(self, gathered: ConditionGatherer) -> Arrays:  # type: ignore[override]
         """Plan the conjunctions and build the tables of keys and blocks."""
-        planned = plan(conditions.flatten(filters), self.keyed_below, self.worth_a_group)
+        planned = plan(gathered.collected.flat(), self.keyed_below, self.worth_a_group)
         return {
-            **planned.flat.arrays(filters),
+            **planned.flat.arrays(gathered.texts()),
             **table_arrays(planned.buckets, "bucket_"),
             **table_arrays(build_keys(planned.flat, planned.keyed), "key_"),
             **table_arrays(build_blocks(planned), "block_"),

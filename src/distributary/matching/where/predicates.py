@@ -35,7 +35,8 @@ from distributary.matching.columns import (
     AttributeColumn,
     Strings,
 )
-from distributary.matching.where.constraints import UNCERTAIN, FlatConditions, flatten_domains, starts_of
+from distributary.matching.where.collecting import flatten_domains
+from distributary.matching.where.constraints import UNCERTAIN, FlatConditions, starts_of
 from distributary.matching.where.texts import Texts, rank_text
 
 LINES = 5

@@ -6,7 +6,7 @@ rows that occur in a pair are looked at. Space: 21 bytes a constraint and 9 a co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +22,8 @@ from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
+from distributary.matching.where.collecting import ConditionGatherer
+from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
 from distributary.matching.where.single import (
     CONDITION_TYPES,
@@ -41,11 +43,19 @@ class WhereVerifier(Verifier[WhereFilter]):
     kind: ClassVar[str] = "where"
     filter_class: ClassVar[type[Any]] = WhereFilter
 
-    def compile(self, filters: Sequence[WhereFilter]) -> Arrays:
+    def gatherer(self) -> ConditionGatherer:
+        """Takes conditions apart as they come."""
+        return ConditionGatherer()
+
+    def column(self, texts: Arrays, first: int, last: int) -> ConditionColumn:
+        """Conditions read by the column."""
+        return ConditionColumn.of_texts(texts, first, last)
+
+    def compile_gathered(self, gathered: ConditionGatherer) -> Arrays:  # type: ignore[override]
         """The constraints of all filters, and where those of each filter begin."""
-        flat = conditions.flatten(filters)
-        first = np.searchsorted(flat.owner, np.arange(len(filters) + 1)).astype(np.int32)
-        return {**flat.arrays(filters), "first": first}
+        flat = gathered.collected.flat()
+        first = np.searchsorted(flat.owner, np.arange(len(gathered) + 1)).astype(np.int32)
+        return {**flat.arrays(gathered.texts()), "first": first}
 
     def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
         """The conditions, and where those of each filter begin."""
