@@ -14,7 +14,7 @@ from distributary.filters.where.expression import attributes_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Instant
 from distributary.matching.batch import EventBatch
-from distributary.matching.where import bitsets, everywhere
+from distributary.matching.where import bitsets, everywhere, rows
 from distributary.matching.where.bitsets import WhereBitsets
 from distributary.matching.where.formulas import WORD, Formulas, turn_around
 from properties.oracle_values import attributes_of as attributes_of_row
@@ -56,12 +56,12 @@ def expected_rows(batch: EventBatch, filter: WhereFilter) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize(("seed", "rows"), [(0, 1), (1, 63), (2, 64), (3, 65), (4, 130)])
+@pytest.mark.parametrize(("seed", "size"), [(0, 1), (1, 63), (2, 64), (3, 65), (4, 130)])
 @pytest.mark.parametrize("as_table", [True, False])
-def test_formulas_hold_where_their_conditions_are_true(seed, rows, as_table):
+def test_formulas_hold_where_their_conditions_are_true(seed, size, as_table):
     rng = random.Random(seed)
     filters = random_filters(rng, 70)
-    given = [random_row(rng) for _ in range(rows)]
+    given = [random_row(rng) for _ in range(size)]
     events = [Event(f"e{number}", "A/B", attributes_of_row(row)) for number, row in enumerate(given)]
     batch = EventBatch.from_table(table_of(given)) if as_table else EventBatch.from_events(events)
     formulas = Formulas([filter.expression for filter in filters])
@@ -113,8 +113,8 @@ def test_turning_around_exchanges_rows_and_columns(seed):
 
 
 def found_pairs(index: WhereBitsets, batch: EventBatch) -> list[tuple[int, int]]:
-    rows, slots = index.match_batch(batch)
-    return sorted(zip(rows.tolist(), slots.tolist(), strict=True))
+    found = index.match_batch(batch)
+    return sorted(zip(found.rows.tolist(), found.slots.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -135,7 +135,7 @@ def test_what_is_chosen_makes_no_difference(seed, monkeypatch):
         assert found_pairs(index, batch) == expected
         some = rng.sample(range(len(filters)), rng.randrange(len(filters) // 4))
         segment.memo.choose(np.array(some, np.int32))
-    assert segment.memo.count > len(filters) / 4
+    assert segment.memo.chosen.count > len(filters) / 4
 
 
 def sparse_and_dense() -> tuple[WhereBitsets, pa.Table, pa.Table]:
@@ -149,8 +149,8 @@ def sparse_and_dense() -> tuple[WhereBitsets, pa.Table, pa.Table]:
 
 def expected_of(table: pa.Table) -> list[tuple[int, int]]:
     a, b = table["a"].to_numpy()[:, None], table["b"].to_numpy()[:, None]
-    rows, slots = np.nonzero((a >= 100 + np.arange(80)) & (b >= np.arange(80) % 7))
-    return list(zip(rows.tolist(), slots.tolist(), strict=True))
+    found = np.nonzero((a >= 100 + np.arange(80)) & (b >= np.arange(80) % 7))
+    return list(zip(*(array.tolist() for array in found), strict=True))
 
 
 @pytest.mark.parametrize("size", [3000, 64])
@@ -161,7 +161,7 @@ def test_where_most_hold_often_all_are_evaluated_until_few_hold_again(size):
         piece = table.slice(99, size).combine_chunks()
         assert found_pairs(index, EventBatch.from_table(piece)) == expected_of(piece)
         ((_, segment),) = index.segments()
-        seen.append(segment.memo.are_all)
+        seen.append(segment.memo.chosen.are_all)
     assert seen == [False, True, True, False, False]
 
 
@@ -170,4 +170,89 @@ def test_batches_too_small_to_tell_change_nothing():
     few = dense.slice(140, bitsets.SMALL - 1).combine_chunks()
     assert found_pairs(index, EventBatch.from_table(few)) == expected_of(few)
     ((_, segment),) = index.segments()
-    assert segment.memo.count == 0
+    assert segment.memo.chosen.count == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("all_chosen", [True, False])
+def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypatch):
+    """Single events and batches of a few rows, when all conditions are chosen and when only some are."""
+    rng = random.Random(seed)
+    monkeypatch.setattr(bitsets, "FEW_OPEN", 0)
+    monkeypatch.setattr(everywhere, "MOST_OF_ALL", 1 << 14 if all_chosen else 0)
+    monkeypatch.setattr(rows, "KEPT", rng.choice([1, 3, 4096]))
+    filters = random_filters(rng, 70)
+    given = [random_row(rng) for _ in range(25)]
+    events = [
+        Event(f"e{number}", "A/B", attributes_of_row(row), arrival=10**18 + number)
+        for number, row in enumerate(given)
+    ]
+    index = WhereBitsets()
+    index.add_many(range(len(filters)), filters)
+    ((_, segment),) = index.segments()
+    expected = [[slot for slot, each in enumerate(filters) if each.matches(event)] for event in events]
+    if all_chosen:
+        index.match(events[0])
+        segment.memo.choose(np.arange(len(filters), dtype=np.int32))
+    for _ in range(2):  # the second time some values are remembered
+        assert [index.match(event) for event in events] == expected
+        pairs = [(row, slot) for row, slots in enumerate(expected) for slot in slots]
+        assert found_pairs(index, EventBatch.from_events(events)) == pairs
+    assert segment.memo.chosen.are_all == all_chosen
+    table = table_of(given)
+    by_row = found_pairs(index, EventBatch.from_table(table))
+    monkeypatch.setattr(everywhere, "BY_ROW", 0)
+    assert found_pairs(index, EventBatch.from_table(table)) == by_row
+
+
+def test_values_that_python_takes_for_equal_are_remembered_apart(monkeypatch):
+    monkeypatch.setattr(bitsets, "SOME", 1)
+    texts = ["1", "1.0", "true", "0", "0.0", "-0.0", "false"]
+    index = WhereBitsets()
+    index.add_many(range(7), [WhereFilter.parse(f"cast(a as text) = '{text}'") for text in texts])
+    index.match(Event("e", attributes={"a": 1}))
+    ((_, segment),) = index.segments()
+    segment.memo.choose(np.arange(7, dtype=np.int32))
+    values = [1, 1.0, True, 0, 0.0, -0.0, False]
+    for _ in range(2):
+        assert [index.match(Event("e", attributes={"a": value})) for value in values] == [
+            [n] for n in range(7)
+        ]
+
+
+def test_events_that_pass_many_conditions_have_all_evaluated():
+    index, _, dense = sparse_and_dense()
+    expected = expected_of(dense)
+    for row in range(140, 150):
+        event = Event("e", attributes={"a": int(dense["a"][row]), "b": int(dense["b"][row])})
+        assert index.match(event) == [slot for at, slot in expected if at == row]
+    ((_, segment),) = index.segments()
+    assert segment.memo.chosen.are_all
+    index.remove(3)
+    assert 3 not in index.match(event)
+
+
+def test_removed_conditions_are_not_found_by_formulas():
+    index, _, dense = sparse_and_dense()
+    piece = dense.slice(100, 64).combine_chunks()
+    for _ in range(2):
+        found_pairs(index, EventBatch.from_table(piece))
+    index.remove(3)
+    expected = [(row, slot) for row, slot in expected_of(piece) if slot != 3]
+    assert found_pairs(index, EventBatch.from_table(piece)) == expected
+    few = piece.slice(0, 20).combine_chunks()
+    assert found_pairs(index, EventBatch.from_table(few)) == [pair for pair in expected if pair[0] < 20]
+
+
+def test_what_looks_at_the_clock_is_not_remembered(monkeypatch):
+    monkeypatch.setattr(bitsets, "SOME", 1)
+    index = WhereBitsets()
+    texts = ["at > now()", "hour(now()) = 0", "at > now() and at is not null"]
+    index.add_many(range(3), [WhereFilter.parse(text) for text in texts])
+    hour = 3600 * 10**9
+    events = [Event("e", attributes={"at": "1970-01-01T01:00:00Z"}, arrival=at) for at in (0, hour, 2 * hour)]
+    index.match(events[0])
+    ((_, segment),) = index.segments()
+    segment.memo.choose(np.arange(3, dtype=np.int32))
+    for _ in range(2):
+        assert [index.match(event) for event in events] == [[0, 1, 2], [], []]

@@ -6,7 +6,7 @@ How a condition gets from its text to an answer, in reading order:
 - `operations`, `geometry`: what can be computed of values: arithmetic, functions, casts; places on the earth
 - `like`: patterns of LIKE
 - `expression`: the tree that a condition is; `evaluate`: its truth for an event; `lookup`: what it finds
-  there
+  there; `closures`: operands and leaves as functions, for whoever asks again and again
 - `write`: the canonical text of a condition
 - parse: `tokens` are what a text is cut into, `parse` gathers them, `precedence` says what belongs together
   and `build` what it means; `condition` keeps what was learnt of a text's shape, so that conditions that

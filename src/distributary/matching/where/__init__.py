@@ -10,6 +10,7 @@ Ours, the default, and what it is made of, in reading order:
 - `plan`: which conjunctions are found by a rare value, and which through bitsets
 - `keys`, `blocks`: these two ways, each with its tables and its search
 - `predicates`, `formulas`: conditions as AND and OR of bits, for 64 rows at a time
+- `rows`: the same for one row at a time, from the values of an event
 - `everywhere`: which conditions are evaluated in this way for every event
 - `single`: one event as the kernels read it, and the conditions of a segment bound for it
 - `find`: the search for one event, in one kernel

@@ -16,13 +16,14 @@ it is grouped, 4 if it is a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.lookup import arrival_of, attribute_of
 from distributary.kernel import Bytes, Flags, Ints, Words, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
@@ -42,7 +43,7 @@ from distributary.matching.where.blocks import (
 from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
-from distributary.matching.where.everywhere import EverywhereConditions
+from distributary.matching.where.everywhere import SOME, ChosenConditions, EverywhereConditions
 from distributary.matching.where.find import bind_searched, find_conditions
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
@@ -56,6 +57,8 @@ SMALL = 32
 """Batches of fewer rows show nothing."""
 FEW = 256
 """How many filters of one event are made room for at first."""
+FEW_OPEN = 4
+"""Of so many filters that an event leaves open, each is evaluated by itself."""
 ROWS = 8192
 """Rows that meet a block before the next one."""
 BUCKETED = 1 << 24
@@ -94,7 +97,23 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         return bind_searched(segment.readable)
 
     def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
-        """Encode the event, search, and evaluate the filters that the kernel leaves open."""
+        """Evaluate all conditions if all are chosen for that; else encode the event and search."""
+        everywhere = _everywhere(segment)
+        chosen = everywhere.chosen
+        if chosen.are_all and chosen.count >= SOME:
+            held = chosen.holding(*_values_of(single))
+            if held is not None:
+                alive = self.live(number, segment, held)
+                slots: Ints = segment.slots[held if alive is None else held[alive]]
+                return slots
+        found = self._find(number, segment, single, chosen)
+        everywhere.learn_of_one(len(found))
+        return found
+
+    def _find(
+        self, number: int, segment: CompiledSegment, single: SingleEvent, chosen: ChosenConditions
+    ) -> Ints:
+        """Search, and evaluate the filters that the kernel leaves open."""
         known: SegmentConditions | None = segment.known
         if known is None:
             known = segment.known = SegmentConditions(segment.readable)
@@ -109,32 +128,39 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             count, undecided = find_conditions(number, bound.words, *encoded, found)
         if not undecided:
             return found[:count]
-        passed = [
-            position
-            for position in found[len(found) - undecided :].tolist()
-            if known.passes(position, single)
-        ]
+        positions = found[len(found) - undecided :]
+        held = chosen.holding(*_values_of(single)) if undecided > FEW_OPEN else None
+        passed: list[int] = []
+        if held is not None:
+            true = np.zeros(len(chosen.flags), np.bool_)
+            true[held] = True
+            passed = positions[true[positions]].tolist()
+            positions = positions[~chosen.flags[positions]]
+        passed += [position for position in positions.tolist() if known.passes(position, single)]
         return np.concatenate((found[:count], segment.slots[passed]))
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         """Evaluate the conditions that are chosen for that, and search for the others."""
         everywhere = _everywhere(segment)
-        if everywhere.are_all:
-            return everywhere.pairs(batch)
-        searched = self._search(segment, batch, everywhere)
-        if searched is None:  # so many hold often that all are evaluated
-            return everywhere.pairs(batch)
-        pairs = Pairs.joined([searched, everywhere.pairs(batch)]) if everywhere.count else searched
+        chosen = everywhere.chosen
+        if chosen.are_all:
+            return everywhere.pairs(chosen, batch)
+        chosen, searched = self._search(segment, batch, everywhere, chosen)
+        pairs = Pairs.joined([searched, everywhere.pairs(chosen, batch)]) if chosen.count else searched
         if SMALL <= batch.rows < LARGE and everywhere.hold_often(searched, batch.rows):
             everywhere.learn(searched.slots, batch.rows)  # for the batches to come
         return pairs
 
     def _search(
-        self, segment: CompiledSegment, batch: EventBatch, everywhere: EverywhereConditions
-    ) -> Pairs | None:
-        """Encode some thousand rows at a time, and find what is keyed and what is grouped.
+        self,
+        segment: CompiledSegment,
+        batch: EventBatch,
+        everywhere: EverywhereConditions,
+        chosen: ChosenConditions,
+    ) -> tuple[ChosenConditions, Pairs]:
+        """Encode some thousand rows at a time, and find what is keyed and what is grouped, but the chosen.
 
-        None when the first rows have shown that searching is in vain.
+        The first rows may show that more are to be chosen; these are returned, with the pairs of the others.
         """
         arrays = segment.readable
         columns = conditions.columns_of(arrays, batch)
@@ -145,7 +171,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         candidates = np.empty(BLOCK * min(batch.rows, ROWS), np.int32)
         room = max(1024, 4 * batch.rows)
         found: Found = np.empty(room, np.int32), np.empty(room, np.int32), 0
-        wanted = _wanted(arrays, blocks, everywhere)
+        wanted = _wanted(arrays, blocks, chosen)
         for start, end in _steps(batch.rows, max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))):
             rows = conditions.encode(arrays, columns, slice(start, end), end - start)
             if len(keys.postings):
@@ -156,19 +182,31 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
                 found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
             is_sample = end == SAMPLE and batch.rows >= LARGE
             if is_sample and everywhere.learn(arrays["owner"][found[1][: found[2]]], SAMPLE):
-                if everywhere.are_all:
-                    return None
-                wanted = _wanted(arrays, blocks, everywhere)
-        pairs = _decided(arrays, batch, found[0][: found[2]], found[1][: found[2]], everywhere)
+                chosen = everywhere.chosen
+                if chosen.are_all:
+                    return chosen, Pairs.none()
+                wanted = _wanted(arrays, blocks, chosen)
+        pairs = _decided(arrays, batch, found[0][: found[2]], found[1][: found[2]], chosen)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is None:
-            return pairs
+            return chosen, pairs
         sound = ~undecidable[pairs.rows]
-        others = np.flatnonzero(~everywhere.chosen).astype(np.int32)
+        others = np.flatnonzero(~chosen.flags).astype(np.int32)
         evaluated = evaluation.evaluate_rows(
             arrays, batch, np.flatnonzero(undecidable).astype(np.int32), others
         )
-        return Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), evaluated])
+        return chosen, Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), evaluated])
+
+
+def _values_of(single: SingleEvent) -> tuple[Callable[[str], Any], Callable[[], Any]]:
+    """From a name to the value of an attribute of an event, and when it arrived."""
+    given = single.event.attributes
+
+    def value(name: str) -> Any:
+        found = given.get(name)
+        return attribute_of(single.event, name) if found is None else found
+
+    return value, lambda: arrival_of(single.arrived)
 
 
 def _everywhere(segment: CompiledSegment) -> EverywhereConditions:
@@ -191,20 +229,20 @@ def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + step, rows)
 
 
-def _wanted(arrays: Arrays, blocks: BitsetBlocks, everywhere: EverywhereConditions) -> Words:
+def _wanted(arrays: Arrays, blocks: BitsetBlocks, chosen: ChosenConditions) -> Words:
     """The bits of the grouped conjunctions that are searched for; empty for all."""
-    if not everywhere.count:
+    if not chosen.count:
         return np.empty(0, np.uint64)
-    return wanted_bits(blocks, everywhere.chosen[arrays["owner"]])
+    return wanted_bits(blocks, chosen.flags[arrays["owner"]])
 
 
 def _decided(
-    arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, everywhere: EverywhereConditions
+    arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, chosen: ChosenConditions
 ) -> Pairs:
     """The pairs of rows and filters that are not chosen, each once, after evaluating the uncertain ones."""
     positions, flags = arrays["owner"][conjunctions], arrays["flags"][conjunctions]
-    if everywhere.count:
-        others = ~everywhere.chosen[positions]
+    if chosen.count:
+        others = ~chosen.flags[positions]
         if not others.all():
             rows, positions, flags = rows[others], positions[others], flags[others]
     return _certain(arrays, batch, rows, positions, flags)

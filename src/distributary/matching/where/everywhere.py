@@ -9,23 +9,33 @@ What is chosen decides only how fast the answer comes.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
 from distributary.filters.where.expression import Expression
 from distributary.filters.where.filter import WhereFilter
+from distributary.filters.where.values import Instant
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.truths import passing
 from distributary.matching.where.formulas import Formulas
+from distributary.matching.where.rows import HardValueError, RowFormulas, Values
 
 TOGETHER = 1024
 """Conditions whose formulas share their predicates: what 64 rows need of them stays in the caches."""
 MOST_OF_ALL = 1 << 14
 """Of larger segments, what does not hold often is always searched for."""
+BY_ROW = 32
+"""Rows of a batch that are evaluated one by one: columns would cost more."""
+SOME = 32
+"""Conditions of a segment for which single events are looked at."""
+DENSE_EVENTS = 4
+"""So many single events that pass many conditions show that many hold often."""
 OFTEN = 1 / 16
 """A condition that holds for a larger part of the rows is evaluated everywhere."""
 SELDOM = 1 / 64
@@ -39,77 +49,139 @@ def expression_of(text: str) -> Expression:
     return WhereFilter.parse(text).expression
 
 
+class ChosenConditions:
+    """Conditions that are evaluated for every row, called by their positions; it never changes."""
+
+    def __init__(self, flags: Flags, parts: Sequence[tuple[Ints, Formulas]]) -> None:
+        self.flags = flags
+        """Which positions of the segment are chosen."""
+        self.parts = parts
+        self.count = sum(len(positions) for positions, _ in parts)
+        self.are_all = self.count == len(flags)
+        self._by_row: list[RowFormulas] | None = None
+
+    def holding(self, values: Values, now: Callable[[], Any]) -> Ints | None:
+        """The chosen positions whose conditions are true for one row; None when that must be evaluated."""
+        by_row = self._by_row
+        if by_row is None:
+            by_row = self._by_row = [RowFormulas(formulas, positions) for positions, formulas in self.parts]
+        try:
+            found = [formulas.holding(values, now) for formulas in by_row]
+        except HardValueError:
+            return None
+        return found[0] if len(found) == 1 else np.concatenate([*found, NO_SLOTS])
+
+    def pairs(self, batch: EventBatch, expression: Callable[[int], Expression]) -> Pairs:
+        """The pairs of a row and a chosen condition that is true for it, each once."""
+        if batch.rows <= BY_ROW:
+            by_row = self._pairs_by_row(batch)
+            if by_row is not None:
+                return by_row
+        found = []
+        for positions, formulas in self.parts:
+            some, left = formulas.pairs(batch, positions)
+            found.append(some)
+            for position in left.tolist():
+                rows = np.flatnonzero(passing(batch, expression(position), None)).astype(np.int32)
+                found.append(Pairs(rows, np.full(len(rows), position, np.int32)))
+        return Pairs.joined(found)
+
+    def _pairs_by_row(self, batch: EventBatch) -> Pairs | None:
+        """The pairs of a small batch; columns have costs that do not depend on the number of rows."""
+        columns: dict[str, Any] = {}
+        found = []
+        for row in range(batch.rows):
+            held = self.holding(partial(_value, batch, columns, row), partial(_arrival, batch, row))
+            if held is None:
+                return None
+            found.append(Pairs(np.full(len(held), row, np.int32), held))
+        return Pairs.joined(found)
+
+
 class EverywhereConditions:
-    """The conditions of a segment, called by position, of which some are chosen for every row."""
+    """Which conditions of a segment are evaluated for every row, as far as was learned.
+
+    Threads may ask at once: who matches takes `chosen`, and keeps to it.
+    """
 
     def __init__(self, arrays: Arrays, unbounded: Ints) -> None:
         self._texts = frozen.within(arrays, "texts")
         self._size = len(arrays["texts.offsets"]) - 1
         self._unbounded = np.unique(unbounded)
-        self._parts: list[tuple[Ints, Formulas]] = []
-        self.chosen: Flags = np.zeros(self._size, np.bool_)
-        """Which positions are chosen."""
-        self.count = 0
-        self.choose(self._unbounded)
+        self._dense_events = 0
+        self.chosen = self._with(ChosenConditions(np.zeros(self._size, np.bool_), ()), self._unbounded)
+        """What is chosen now."""
 
-    @property
-    def are_all(self) -> bool:
-        """Whether all conditions of the segment are evaluated everywhere."""
-        return self.count == self._size
+    def choose(self, positions: Ints) -> bool:
+        """Evaluate these too, and all when that makes half of the segment; whether any are new."""
+        before = self.chosen
+        self.chosen = self._with(before, positions)
+        return self.chosen is not before
 
-    def choose(self, positions: Ints) -> None:
-        """Evaluate these too, and all when that makes half of the segment."""
-        new = positions[~self.chosen[positions]]
-        if self.count + len(new) >= self._size / 2 and self._size <= MOST_OF_ALL:
-            new = np.flatnonzero(~self.chosen).astype(np.int32)
+    def _with(self, chosen: ChosenConditions, positions: Ints) -> ChosenConditions:
+        new = positions[~chosen.flags[positions]]
         if not len(new):
-            return
-        self.chosen[new] = True
-        self.count += len(new)
-        if len(self._parts) > 2 + 2 * self.count // TOGETHER:  # many small parts
-            self._parts, new = [], np.flatnonzero(self.chosen).astype(np.int32)
+            return chosen
+        if chosen.count + len(new) >= self._size / 2 and self._size <= MOST_OF_ALL:
+            new = np.flatnonzero(~chosen.flags).astype(np.int32)
+        flags, parts = chosen.flags.copy(), list(chosen.parts)
+        flags[new] = True
+        if flags.all() or len(parts) > 2 + 2 * chosen.count // TOGETHER:  # together they share more
+            parts, new = [], np.flatnonzero(flags).astype(np.int32)
         for start in range(0, len(new), TOGETHER):
             some = new[start : start + TOGETHER]
-            self._parts.append((some, Formulas([self._expression(each) for each in some.tolist()])))
+            parts.append((some, Formulas([self._expression(each) for each in some.tolist()])))
+        return ChosenConditions(flags, parts)
 
     def hold_often(self, pairs: Pairs, rows: int) -> bool:
         """Whether the pairs of so many rows are worth a look: on average a condition holds often enough."""
         return len(pairs.rows) >= rows * self._size * SELDOM
 
     def learn(self, positions: Ints, rows: int) -> bool:
-        """Choose the conditions that were found for a good part of so many rows; whether there are any."""
+        """Choose the conditions that were found for a good part of so many rows; whether any are new."""
         found, times = np.unique(positions, return_counts=True)
-        before = self.count
-        self.choose(found[times > rows * OFTEN])
-        return self.count > before
+        return self.choose(found[times > rows * OFTEN])
 
-    def pairs(self, batch: EventBatch) -> Pairs:
+    def learn_of_one(self, found: int) -> None:
+        """Take note that an event passes so many conditions; after some that pass many, all are chosen."""
+        if found > self._size * OFTEN and SOME <= self._size <= MOST_OF_ALL:
+            self._dense_events += 1
+            if self._dense_events >= DENSE_EVENTS:
+                self.choose(np.arange(self._size, dtype=np.int32))
+
+    def pairs(self, chosen: ChosenConditions, batch: EventBatch) -> Pairs:
         """The pairs of a row and a chosen condition that is true for it, each once."""
-        found = []
-        for positions, formulas in self._parts:
-            some, left = formulas.pairs(batch, positions)
-            found.append(some)
-            found.extend(self._evaluated(batch, position) for position in left.tolist())
-        pairs = Pairs.joined(found)
-        if self.are_all and not self.hold_often(pairs, batch.rows):
-            self._search_again()
+        pairs = chosen.pairs(batch, self._expression)
+        if chosen.are_all and not self.hold_often(pairs, batch.rows):
+            self._search_again(chosen)
         return pairs
 
     def memory(self) -> int:
         """The bytes it occupies."""
-        return self.chosen.nbytes + sum(formulas.memory() for _, formulas in self._parts)
+        return self.chosen.flags.nbytes + sum(formulas.memory() for _, formulas in self.chosen.parts)
 
-    def _evaluated(self, batch: EventBatch, position: int) -> Pairs:
-        """The pairs of a condition that its formula leaves open."""
-        rows = np.flatnonzero(passing(batch, self._expression(position), None)).astype(np.int32)
-        return Pairs(rows, np.full(len(rows), position, np.int32))
-
-    def _search_again(self) -> None:
+    def _search_again(self, chosen: ChosenConditions) -> None:
         """Forget what was chosen because it held often."""
-        if 2 * len(self._unbounded) < self._size:
-            self._parts, self.count = [], 0
-            self.chosen[:] = False
-            self.choose(self._unbounded)
+        if 2 * len(self._unbounded) < self._size and self.chosen is chosen:
+            self._dense_events = 0
+            self.chosen = self._with(ChosenConditions(np.zeros(self._size, np.bool_), ()), self._unbounded)
 
     def _expression(self, position: int) -> Expression:
         return expression_of(frozen.unpack_text(self._texts, position))
+
+
+def _value(batch: EventBatch, columns: dict[str, Any], row: int, name: str) -> Any:
+    """The value of an attribute in a row; the columns that were asked for are kept."""
+    value = columns.get(name)
+    if value is None:
+        column = batch.column(name)
+        value = columns[name] = _nothing if column is None else column.value
+    return value(row)
+
+
+def _arrival(batch: EventBatch, row: int) -> Instant:
+    return Instant(batch.arrival(row))
+
+
+def _nothing(row: int) -> None:
+    """No event has the attribute."""
