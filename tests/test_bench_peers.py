@@ -60,6 +60,17 @@ def test_all_rules_over_flights_are_conditions_of_ours_and_every_form_comes() ->
         "case when",
         "interval",
         "arr_delay > dep_delay",
+        "escape",
+        "not ilike",
+        "not regexp",
+        "is unknown",
+        "is not distinct from",
+        "> null",
+        "coalesce",
+        "nullif",
+        "::date",
+        "decimal(10, 2)",
+        "now()",
     ):
         assert any(construct in rule.ours for rule in drawn), construct
 

@@ -162,6 +162,8 @@ def _like(random: Random) -> Rule:
                 f"tailnum not like '%{digit}__'",
                 f"dest like '_{letter}%'",
                 f"dest ilike '%{letter.lower()}%'",
+                f"dest not ilike '{letter.lower()}%'",
+                f"tailnum like 'N!{digit}%' escape '!'".replace(f"!{digit}", f"{digit}!_"),
             )
         )
     )
@@ -170,7 +172,8 @@ def _like(random: Random) -> Rule:
 def _regular(random: Random) -> Rule:
     digit = random.randint(1, 8)
     pattern = random.choice((f"^N[{digit}-9]", f"{digit}[A-Z]+$", f"[{digit}{digit + 1}]{{2}}"))
-    return Rule(f"tailnum regexp '{pattern}'", f"regexp_matches(tailnum, '{pattern}')")
+    no = random.choice(("", "not "))
+    return Rule(f"tailnum {no}regexp '{pattern}'", f"{no}regexp_matches(tailnum, '{pattern}')")
 
 
 def _null(random: Random) -> Rule:
@@ -185,6 +188,11 @@ def _null(random: Random) -> Rule:
                 f"({name} < {value}) is not false",
                 f"{name} is distinct from {value}",
                 "dep_delay is not distinct from arr_delay",
+                f"({name} > {value}) is unknown",
+                f"({name} = {value}) is not unknown and dest <> 'ORD'",
+                f"({name} >= {value}) is true",
+                f"({name} <= {value}) is false",
+                f"{name} > null or origin = 'LGA'",
             )
         )
     )
@@ -207,6 +215,10 @@ def _arithmetic(random: Random) -> Rule:
                 f"dep_delay + arr_delay between {-random.randint(1, 40)} and {random.randint(1, 90)}",
                 f"hour * 60 + minute >= {random.randint(300, 1300)}",
                 f"-arr_delay > {random.randint(0, 30)}",
+                f"distance * 0.{part} > {random.randint(50, 900)}.5",
+                f"distance / air_time < {part}",
+                f"arr_delay % {part} <> 0",
+                f"(hour - {part}) * (minute + 1) > {random.randint(10, 600)}",
             )
         )
     )
@@ -228,6 +240,10 @@ def _function(random: Random) -> Rule:
                 f"floor(air_time / 60) = {random.randint(1, 5)}",
                 f"ceil(dep_time / 100) < {random.randint(7, 22)}",
                 f"trim(carrier) <> '{random.choice(TEXTS['carrier'])}'",
+                f"substring(tailnum, {random.randint(3, 5)}) < '{digit}'",
+                f"round(air_time / 7, 1) > {random.randint(5, 40)}.5",
+                f"length(concat(origin, carrier)) + hour > {random.randint(10, 25)}",
+                f"lower(origin || dest) ilike '%{random.choice('abkl')}%'",
             )
         )
     )
@@ -239,12 +255,37 @@ def _chosen(random: Random) -> Rule:
         random.choice(
             (
                 f"coalesce(arr_delay, dep_delay, 0) > {value}",
+                f"coalesce(tailnum, carrier) > 'N{random.randint(1, 9)}'",
                 f"nullif(dep_delay, 0) > {value}",
                 f"case when origin = 'JFK' then arr_delay else dep_delay end > {value}",
+                f"case when hour < 9 then 'early' when hour > 19 then 'late' end = '{random.choice(PARTS)}'",
                 f"if(month <= 6, dep_delay, arr_delay) < {value}",
-                f"cast(flight as text) like '{random.randint(1, 9)}%'",
-                f"flight::text = '{random.randint(1, 2000)}' or hour > {random.randint(8, 20)}",
             )
+        )
+    )
+
+
+PARTS = ("early", "late")
+
+
+def _cast(random: Random) -> Rule:
+    number = random.randint(1, 9)
+    return random.choice(
+        (
+            _alike(f"cast(flight as text) like '{number}%'"),
+            _alike(f"flight::text = '{random.randint(1, 2000)}' or hour > {random.randint(8, 20)}"),
+            _alike(f"cast(distance as double) / 3 > {100 * number}"),
+            _alike(f"cast(air_time as decimal(10, 2)) * 0.5 >= {10 * number}.25"),
+            Rule(
+                f"cast(substring(tailnum, 2, 3) as bigint) > {100 * number}",
+                f"try_cast(substring(tailnum, 2, 3) as bigint) > {100 * number}",
+            ),
+            _alike(f"cast('2013-0{number}-15' as date) < time_hour"),
+            _alike(f"time_hour::date >= date '2013-0{number}-20'"),
+            Rule(
+                f"cast(time_hour as time) >= time '{number + 9:02}:30:00'",
+                f"cast(timezone('UTC', time_hour) as time) >= time '{number + 9:02}:30:00'",
+            ),
         )
     )
 
@@ -258,6 +299,13 @@ def _timed(random: Random) -> Rule:
             _alike(f"time_hour + interval '{hour} hours' > timestamp '2013-{month:02}-{day:02} 12:00:00'"),
             _alike(f"hour(time_hour) between {hour - 4} and {hour}"),
             _alike(f"extract(month from time_hour) <> {month}"),
+            _alike(f"time_hour >= '2013-{month:02}-{day:02}'"),
+            _alike(
+                f"time_hour between timestamp '2013-01-{day:02} 00:00:00' and date '2013-{month:02}-{day:02}'"
+            ),
+            _alike(f"time_hour - interval '3 months' < date '2013-{month:02}-01'"),
+            _alike(f"time_hour < now() and minute(time_hour) + second(time_hour) = 0 and day <> {day}"),
+            _alike(f"year(time_hour) = 2013 and day(time_hour) > {day}"),
             Rule(f"weekday(time_hour) <= {1 + day % 7}", f"isodow(time_hour) <= {1 + day % 7}"),
             Rule(
                 f"date(time_hour) = date '2013-{month:02}-{day:02}'",
@@ -281,6 +329,7 @@ FORMS: tuple[Callable[[Random], Rule], ...] = (
     _arithmetic,
     _function,
     _chosen,
+    _cast,
     _timed,
 )
 """Every construct that conditions have and that a table of flights can be asked about."""
