@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -55,6 +56,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules and thousands of tests, which live to the end anyway."""
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # modules of others tell of what is left at the end
 
 
 @pytest.fixture(scope="session")

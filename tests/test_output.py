@@ -184,7 +184,7 @@ def test_a_signal_in_the_midst_of_writing_writes_nothing_twice(tmp_path: Path) -
         raise SignalledError
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    rng, interrupted = random.Random(1), 0
+    rng, interrupted, written = random.Random(1), 0, 0
     try:
         for number in range(300):
             target = tmp_path / f"{number}.txt"
@@ -198,8 +198,12 @@ def test_a_signal_in_the_midst_of_writing_writes_nothing_twice(tmp_path: Path) -
                 interrupted += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-            written = (tmp_path / f"{number}.txt.partial").read_bytes().split()
-            assert written == [b"%d" % line for line in range(len(written))]
+            partial = tmp_path / f"{number}.txt.partial"
+            if partial.exists():  # else the signal came before the first line, and nothing is left
+                lines = partial.read_bytes().split()
+                assert lines == [b"%d" % line for line in range(len(lines))]
+                written += 1
     finally:
         signal.signal(signal.SIGALRM, before)
     assert interrupted == 300
+    assert written > 100

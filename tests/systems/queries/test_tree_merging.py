@@ -63,6 +63,8 @@ class Apart(NamedTuple):
 def can_part(registry: QueryRegistry) -> None:
     def part(message: Apart, sender: Address) -> None:
         name, root = message
+        if root in registry.removed:  # between the choice of the root and this entry of the registry's log
+            return
         registry.trees.append(SourceTree(root))
         into, place = len(registry.trees) - 1, registry.locations[name]
         registry.locations[name] = place._replace(host=root, tree=into, version=place.version + 1)
