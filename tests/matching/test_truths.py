@@ -137,6 +137,62 @@ def test_elements_within_an_operation_are_asked_one_by_one(text):
     assert matcher.match_batch(events)["event_id"].to_pylist() == wanted
 
 
+SHIFTED = [
+    "at + interval '1 months'",
+    "at - interval '1 months'",
+    "at + interval '13 months'",
+    "at - interval '30000 months'",
+    "cast(at as time)",
+    "cast(at as date)",
+    "cast(at as timestamp)",
+    "cast(number as double)",
+    "cast(cast(number as double) as text)",
+    "cast(number as text)",
+    "number * 0.1",
+    "substring(text, 2)",
+    "substring(text, -1, 3)",
+    "substring(text, 3, 0)",
+    "length(text)",
+    "length(mixed)",
+    "substring(mixed, 1, 2)",
+    "cast(mixed as double)",
+    "cast(mixed as time)",
+]
+
+
+@pytest.mark.parametrize("text", SHIFTED)
+def test_operations_by_arrays_keep_to_the_calendar_and_to_signs(text):
+    days = [
+        "2012-02-29",
+        "2013-01-31",
+        "2013-03-30",
+        "1969-12-31T23:59:59.999999",
+        "0001-01-15",
+        "9999-12-31",
+    ]
+    moments = [np.datetime64(day, "us").astype(int).item() for day in days]
+    numbers = [0.0, -0.0, 1, 1.0, True, None, float("nan"), float("inf"), 2**60, Decimal("1.50")]
+    texts = ["", "a", "äöü", "日本語x", None, "abc"]
+    mixed = [1, "12:30", (1, 2), b"abc", None, 2.5, "äb", True, Decimal("2.5"), -0.0]
+    rows = [
+        Event(
+            str(at),
+            attributes={
+                "at": Instant(moments[at % 6] * 1000 + (500 if at % 7 == 0 else 0)),
+                "number": numbers[at % 10],
+                "text": texts[at % 6],
+                "mixed": mixed[at // 2 % 10],
+            },
+        )
+        for at in range(60)
+    ]
+    batch = EventBatch.from_events(rows)
+    operand = next(leaves(WhereFilter.parse(f"{text} is null").expression)).attribute
+    names = attributes_of_operand(operand)
+    values = [operand_value(operand, attributes_at(batch, names, row)) for row in range(60)]
+    assert_same(batch.column(operand_key(operand)), AttributeColumn.from_values(values), text)
+
+
 EDGES = [
     "long <= 0.3500000000000000001",
     "long = 0.35",

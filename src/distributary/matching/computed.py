@@ -6,18 +6,21 @@ An operation's column is computed when it is first asked for, by the first of th
 - arithmetic on numbers that doubles hold, on instants and intervals is array arithmetic, as are parts of
   dates, `case` and `coalesce` (they choose among columns), conditions, and places in polygons;
 - a function of one column is computed once for each distinct value;
-- everything else, and rows that the above leaves out, are computed one by one by `operand_value`, which is
-  what all of them must agree with.
+- everything else, and rows that the above leaves out, are computed one by one as `operand_value` has it,
+  with which all must agree; rows with the same attributes share the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from distributary.filters.where.closures import operand_function
 from distributary.filters.where.evaluate import NOW, operand_value
 from distributary.filters.where.expression import (
     CONDITIONS,
@@ -27,31 +30,42 @@ from distributary.filters.where.expression import (
 )
 from distributary.filters.where.geometry import read_polygon
 from distributary.filters.where.operations import FUNCTIONS, MAX_TEXT
-from distributary.filters.where.values import FIRST, LAST, Duration, Instant, plain
+from distributary.filters.where.values import FIRST, LAST, Duration, Instant, Months, plain
 from distributary.filters.where.write import operand_key
 from distributary.kernel import Bytes, Flags, Floats, Longs, kernel, sealed_table
 from distributary.matching import truths
+from distributary.matching.column_making import (
+    EXACT_MICROSECONDS,
+    chosen_rows,
+    column_of_day_times,
+    column_of_numbers,
+    column_of_times,
+    column_of_truths,
+    distinct_rows,
+    has_whole_time,
+    joined_rows,
+    patched,
+)
 from distributary.matching.columns import (
-    BOOLEAN,
     DOUBLE,
-    DURATION,
     EXACT_INTEGER,
     INSTANT,
     INTEGER,
     MICROSECOND,
-    NO_FORM,
     NULL,
-    NUMBER,
+    OTHER,
     STRING,
+    TIME,
     AttributeColumn,
     Strings,
 )
+from distributary.matching.text_codes import TextCodes
 
 if TYPE_CHECKING:
     from distributary.matching.batch import EventBatch
 
-EXACT_MICROSECONDS = 2.0**51
-"""Sums of two instants or intervals below this are exact in doubles."""
+FEW = 32
+"""Of so few rows each is computed by itself."""
 DAY = 86_400_000_000
 """Microseconds of a day."""
 
@@ -63,28 +77,44 @@ def computed_column(batch: EventBatch, operand: Computation) -> AttributeColumn:
     """The values of an operation in all rows."""
     if not attributes_of_operand(operand) and batch.shared_arrival is not None:
         value = operand_value(operand, {NOW: Instant(batch.shared_arrival)})  # type: ignore[dict-item]
-        return _chosen(AttributeColumn.from_values([value]), np.zeros(batch.rows, np.int64))
+        return chosen_rows(AttributeColumn.from_values([value]), np.zeros(batch.rows, np.int64))
     compute = COLUMNS.get(operand.function, _per_distinct)
     partial = compute(batch, operand)
     if partial is None:
-        return AttributeColumn.from_values(_one_by_one(batch, operand, range(batch.rows)))
+        values, places = _one_by_one(batch, operand, np.arange(batch.rows))
+        return chosen_rows(AttributeColumn.from_values(values), places)
     column, rest = partial
     rows = np.flatnonzero(rest)
-    return _patched(column, rows, _one_by_one(batch, operand, rows.tolist())) if len(rows) else column
+    return patched(column, rows, *_one_by_one(batch, operand, rows)) if len(rows) else column
 
 
-def _one_by_one(batch: EventBatch, operand: Computation, rows: Sequence[int]) -> list[Any]:
+def _one_by_one(
+    batch: EventBatch, operand: Computation, rows: NDArray[np.int64]
+) -> tuple[list[Any], NDArray[Any]]:
+    """The values in these rows, and for each row which it has; rows with the same attributes share one."""
     present = [
-        (name, column.value)
+        (name, column)
         for name in attributes_of_operand(operand)
         if (column := batch.column(name)) is not None
     ]
+    places = np.arange(len(rows))
+    if len(rows) > FEW and batch.shared_arrival is not None:
+        first, place_of = distinct_rows([_with_codes(batch, *each) for each in present], batch.rows)
+        wanted, places = np.unique(place_of[rows], return_inverse=True)
+        rows = first[wanted].astype(np.int64)
+    value_of = operand_function(operand)
     values = []
-    for row in rows:
-        attributes = {name: value(row) for name, value in present}
+    for row in rows.tolist():
+        attributes = {name: column.value(row) for name, column in present}
         attributes[NOW] = Instant(batch.arrival(row))
-        values.append(operand_value(operand, attributes))
-    return values
+        values.append(value_of(attributes))
+    return values, places
+
+
+def _with_codes(
+    batch: EventBatch, name: str, column: AttributeColumn
+) -> tuple[AttributeColumn, TextCodes | None]:
+    return column, None if column.strings is None else batch.codes(name, column)
 
 
 # Columns made of columns
@@ -94,107 +124,18 @@ def _argument(batch: EventBatch, argument: Any) -> AttributeColumn:
     """The column of an argument: an attribute, an operation, a condition or a literal."""
     if isinstance(argument, AttributeReference):
         column = batch.column(argument.name)
-        return _chosen(AttributeColumn.from_values([None]), _first(batch)) if column is None else column
+        return chosen_rows(AttributeColumn.from_values([None]), _first(batch)) if column is None else column
     if isinstance(argument, Computation):
         column = batch.column(operand_key(argument))
         assert column is not None, "an operation always has a column"
         return column
     if isinstance(argument, CONDITIONS):
-        return _of_truths(truths.truths_of(batch, argument))
-    return _chosen(AttributeColumn.from_values([argument]), _first(batch))
+        return column_of_truths(truths.truths_of(batch, argument))
+    return chosen_rows(AttributeColumn.from_values([argument]), _first(batch))
 
 
 def _first(batch: EventBatch) -> NDArray[np.int64]:
     return np.zeros(batch.rows, np.int64)
-
-
-def _chosen(column: AttributeColumn, places: NDArray[Any]) -> AttributeColumn:
-    """The column that has in row i what the given one has at `places[i]`."""
-    strings, hard, forms = column.strings, column.hard, column.forms
-    return AttributeColumn(
-        column.tags[places],
-        column.numbers[places],
-        None
-        if strings is None
-        else Strings(strings.data, strings.starts[places], strings.ends[places], strings.valid[places]),
-        lambda row: column.value(int(places[row])),
-        None if hard is None else hard[places],
-        None if forms is None else forms[places],
-    )
-
-
-def _joined(columns: Sequence[AttributeColumn]) -> AttributeColumn:
-    """The rows of all columns, one column after another."""
-    rows = len(columns[0].tags)
-    sizes = [0 if column.strings is None else len(column.strings.data) for column in columns]
-    bases = np.concatenate([[0], np.cumsum(sizes)])
-    nothing = np.zeros(rows, np.int64)
-    texts = None
-    if any(column.strings is not None for column in columns):
-        parts = [(column.strings, base) for column, base in zip(columns, bases, strict=False)]
-        texts = Strings(
-            np.concatenate([s.data for s, _ in parts if s is not None]),
-            np.concatenate([nothing if s is None else s.starts + base for s, base in parts]),
-            np.concatenate([nothing if s is None else s.ends + base for s, base in parts]),
-            np.concatenate([nothing.astype(np.bool_) if s is None else s.valid for s, _ in parts]),
-        )
-    none = np.zeros(rows, np.bool_)
-    return AttributeColumn(
-        np.concatenate([column.tags for column in columns]),
-        np.concatenate([column.numbers for column in columns]),
-        texts,
-        lambda row: plain(columns[row // rows].value(row % rows)),
-        None
-        if all(column.hard is None for column in columns)
-        else np.concatenate([none if column.hard is None else column.hard for column in columns]),
-        np.concatenate([none.view(np.uint8) if c.forms is None else c.forms for c in columns]),
-    )
-
-
-def _patched(column: AttributeColumn, rows: NDArray[Any], values: list[Any]) -> AttributeColumn:
-    """The column with these values in these rows."""
-    size = len(column.tags)
-    patches = _chosen(AttributeColumn.from_values(values), np.minimum(np.arange(size), len(values) - 1))
-    places = np.arange(size)
-    places[rows] = size + np.arange(len(rows))
-    return _chosen(_joined([column, patches]), places)
-
-
-def _of_truths(outcomes: Bytes) -> AttributeColumn:
-    tags = np.where(outcomes == truths.UNKNOWN, np.uint8(NULL), np.uint8(BOOLEAN))
-    holds = outcomes == truths.TRUE
-    return AttributeColumn(
-        tags,
-        holds.astype(np.float64),
-        None,
-        lambda row: None if tags[row] == NULL else bool(holds[row]),
-    )
-
-
-def _of_numbers(numbers: Floats, forms: Bytes, known: Flags) -> AttributeColumn:
-    """A column of numbers that doubles hold; null where not known or not finite."""
-    known = known & np.isfinite(numbers)
-    numbers = np.where(known, numbers, 0.0) + 0.0
-
-    def value(row: int) -> Any:
-        if not known[row]:
-            return None
-        return int(numbers[row]) if forms[row] == INTEGER else float(numbers[row])
-
-    tags = np.where(known, np.uint8(NUMBER), np.uint8(NULL))
-    return AttributeColumn(tags, numbers, None, value, forms=np.where(known, forms, np.uint8(NO_FORM)))
-
-
-def _of_times(numbers: Floats, make: type[Instant] | type[Duration], known: Flags) -> AttributeColumn:
-    """A column of instants or intervals of whole microseconds; null where not known."""
-    tag = INSTANT if make is Instant else DURATION
-    numbers = np.where(known, numbers, 0.0)
-    return AttributeColumn(
-        np.where(known, np.uint8(tag), np.uint8(NULL)),
-        numbers,
-        None,
-        lambda row: make(int(numbers[row]) * MICROSECOND) if known[row] else None,
-    )
 
 
 # A function of one column
@@ -213,47 +154,60 @@ def _per_distinct(batch: EventBatch, operand: Computation) -> Partial | None:
     place = columns[0]
     argument = operand.arguments[place]
     column = _argument(batch, argument)
-    known = (column.tags == NULL) | (column.tags == STRING) | column.plain_numbers()
-    known |= column.tags == BOOLEAN
-    if not known.any():
-        return None
-    distinct, places = _distinct_values(batch, argument, column)
+    codes = None if column.strings is None else batch.codes(_name(argument), column)
+    first, places = distinct_rows([(column, codes)], batch.rows)
     values = []
-    for value in distinct:
+    for row in first.tolist():
+        value = plain(column.value(row))
         given = [value if at == place else each for at, each in enumerate(operand.arguments)]
         values.append(None if None in given else plain(function.compute(*given)))
-    return _chosen(AttributeColumn.from_values(values), places), ~known
-
-
-def _distinct_values(
-    batch: EventBatch, argument: Any, column: AttributeColumn
-) -> tuple[list[Any], NDArray[np.int64]]:
-    """Values, null the first of them, and the place of each row's value; rows of other types have null."""
-    values: list[Any] = [None]
-    places = np.zeros(len(column.tags), np.int64)
-    if column.strings is not None:
-        codes = batch.codes(_name(argument), column)
-        places = np.where(codes.codes >= 0, codes.codes + len(values), 0).astype(np.int64)
-        values += codes.texts
-    simple = np.flatnonzero(column.plain_numbers() | (column.tags == BOOLEAN))
-    if len(simple):
-        bits = column.numbers[simple].view(np.int64)
-        forms = np.zeros(len(simple), np.int64) if column.forms is None else column.forms[simple]
-        kinds = np.where(column.tags[simple] == BOOLEAN, 3, forms)
-        _, first, inverse = np.unique(np.stack([bits, kinds]), axis=1, return_index=True, return_inverse=True)
-        places[simple] = inverse.reshape(-1) + len(values)
-        values += [plain(column.value(row)) for row in simple[first].tolist()]
-    return values, places
+    return chosen_rows(AttributeColumn.from_values(values), places), np.zeros(batch.rows, np.bool_)
 
 
 def _name(argument: Any) -> str:
     return argument.name if isinstance(argument, AttributeReference) else operand_key(argument)
 
 
+# Texts
+
+
+def _substring(batch: EventBatch, operand: Computation) -> Partial | None:
+    """A part of each distinct text, by Arrow, where the places are literals."""
+    argument, *places = operand.arguments
+    column = _argument(batch, argument)
+    if (
+        column.strings is None
+        or any(type(place) is not int for place in places)
+        or min(places[1:], default=0) < 0
+    ):
+        return _per_distinct(batch, operand)
+    codes = batch.codes(_name(argument), column)
+    start = max(places[0] - 1, 0)
+    end = max(places[0] - 1 + (places[1] if len(places) > 1 else MAX_TEXT), start)
+    parts = pc.utf8_slice_codeunits(codes.array, start, end)
+    parts = pa.concat_arrays([parts, pa.nulls(1, parts.type)])  # NO_TEXT is the last of them
+    return chosen_rows(AttributeColumn.from_strings(Strings.from_arrow(parts)), codes.codes), np.zeros(
+        batch.rows, np.bool_
+    )
+
+
+def _length(batch: EventBatch, operand: Computation) -> Partial | None:
+    """The length of each distinct text, by Arrow."""
+    argument = operand.arguments[0]
+    column = _argument(batch, argument)
+    if column.strings is None or not len(codes := batch.codes(_name(argument), column)):
+        return _per_distinct(batch, operand)
+    lengths = pc.utf8_length(codes.array).to_numpy().astype(np.float64)
+    forms = np.full(batch.rows, INTEGER, np.uint8)
+    return column_of_numbers(lengths[codes.codes], forms, column.tags == STRING), column.tags == OTHER
+
+
 # Arithmetic
 
 
 def _arithmetic(batch: EventBatch, operand: Computation) -> Partial | None:
+    if isinstance(operand.arguments[1], Months) and operand.function in "+-":
+        return _later(batch, operand)
     left, right = (_argument(batch, argument) for argument in operand.arguments)
     sign = operand.function
     numbers = left.plain_numbers() & right.plain_numbers()
@@ -264,15 +218,15 @@ def _arithmetic(batch: EventBatch, operand: Computation) -> Partial | None:
     with np.errstate(all="ignore"):
         result = SIGNS[sign](left.numbers, right.numbers)
     inexact = numbers & whole & (np.abs(result) >= EXACT_INTEGER)
-    column = _of_numbers(result, np.where(whole, np.uint8(INTEGER), np.uint8(DOUBLE)), known & ~inexact)
+    column = column_of_numbers(result, np.where(whole, np.uint8(INTEGER), np.uint8(DOUBLE)), known & ~inexact)
     nothing = (left.tags == NULL) | (right.tags == NULL)
     rest = ~(numbers | nothing) | inexact
     times = _time_arithmetic(sign, left, right)
     if times is None:
         return column, rest
     sum_, known_times = times
-    return _chosen(
-        _joined([column, sum_]), np.arange(batch.rows) + batch.rows * known_times
+    return chosen_rows(
+        joined_rows([column, sum_]), np.arange(batch.rows) + batch.rows * known_times
     ), rest & ~known_times
 
 
@@ -291,7 +245,7 @@ def _time_arithmetic(
     """Instants and intervals of whole microseconds, added or subtracted."""
     if sign not in "+-":
         return None
-    whole = _has_whole_time(left) & _has_whole_time(right)
+    whole = has_whole_time(left) & has_whole_time(right)
     if not whole.any():
         return None
     moments, others = left.tags == INSTANT, right.tags == INSTANT
@@ -302,16 +256,9 @@ def _time_arithmetic(
     lengths = between | (whole & ~moments & ~others)
     result = SIGNS[sign](left.numbers, right.numbers)
     inside = (result * 1.0 >= FIRST // MICROSECOND) & (result <= LAST // MICROSECOND)
-    columns = [_of_times(result, Duration, lengths), _of_times(result, Instant, moved & inside)]
+    columns = [column_of_times(result, Duration, lengths), column_of_times(result, Instant, moved & inside)]
     places = np.arange(len(whole)) + len(whole) * moved
-    return _chosen(_joined(columns), places), lengths | moved
-
-
-def _has_whole_time(column: AttributeColumn) -> Flags:
-    times = (column.tags == INSTANT) | (column.tags == DURATION)
-    small = np.abs(column.numbers) < EXACT_MICROSECONDS
-    found: Flags = times & small & (column.numbers == np.floor(column.numbers))
-    return found
+    return chosen_rows(joined_rows(columns), places), lengths | moved
 
 
 def _unary(compute: Callable[[Floats], Floats], *, gives_integer: bool) -> Callable[..., Partial | None]:
@@ -325,7 +272,7 @@ def _unary(compute: Callable[[Floats], Floats], *, gives_integer: bool) -> Calla
         signed_zero = (result == 0) & np.signbit(result) & (forms == DOUBLE)
         large = numbers & ((np.abs(result) >= EXACT_INTEGER) | signed_zero)
         rest = ~(numbers | (given.tags == NULL)) | large
-        return _of_numbers(result, forms, numbers & ~large), rest
+        return column_of_numbers(result, forms, numbers & ~large), rest
 
     return column
 
@@ -344,7 +291,7 @@ def _date_part(part: Callable[[NDArray[np.int64]], NDArray[Any]]) -> Callable[..
         microseconds = np.floor(np.where(moments, given.numbers, 0.0)).astype(np.int64)
         result = part(microseconds).astype(np.float64)
         forms = np.full(batch.rows, INTEGER, np.uint8)
-        return _of_numbers(result, forms, moments), ~(moments | (given.tags == NULL))
+        return column_of_numbers(result, forms, moments), ~(moments | (given.tags == NULL))
 
     return column
 
@@ -358,7 +305,7 @@ def _instant(batch: EventBatch, operand: Computation) -> Partial | None:
     if operand.function == "date":
         moments &= np.abs(given.numbers) < EXACT_MICROSECONDS
         days = np.floor_divide(np.where(moments, given.numbers, 0.0), DAY) * DAY
-        return _of_times(days, Instant, moments), ~(moments | (given.tags == NULL))
+        return column_of_times(days, Instant, moments), ~(moments | (given.tags == NULL))
     column = AttributeColumn(
         np.where(moments, given.tags, np.uint8(NULL)),
         given.numbers,
@@ -366,6 +313,54 @@ def _instant(batch: EventBatch, operand: Computation) -> Partial | None:
         lambda row: given.value(row) if moments[row] else None,
     )
     return column, given.tags == STRING
+
+
+def _later(batch: EventBatch, operand: Computation) -> Partial:
+    """Instants moved by months that are a literal: to the same day, or the last of a shorter month."""
+    argument, by = operand.arguments
+    given = _argument(batch, argument)
+    moments = has_whole_time(given) & (given.tags == INSTANT)
+    microseconds = np.where(moments, given.numbers, 0.0).astype(np.int64)
+    days = _days(microseconds)
+    months = days.astype("datetime64[M]")
+    moved = months + np.timedelta64(by.months if operand.function == "+" else -by.months, "M")
+    first, last = moved.astype("datetime64[D]"), (moved + 1).astype("datetime64[D]") - 1
+    day = np.minimum(first + (days - months.astype("datetime64[D]")), last).astype(np.int64)
+    numbers = (day * DAY + microseconds % DAY).astype(np.float64)
+    inside = (numbers >= FIRST // MICROSECOND) & (numbers <= LAST // MICROSECOND)
+    rest = ~(moments | (given.tags == NULL)) | (moments & (np.abs(numbers) >= EXACT_MICROSECONDS))
+    return column_of_times(numbers, Instant, moments & inside), rest
+
+
+def _as_time(batch: EventBatch, operand: Computation) -> Partial | None:
+    """Times of day as they are; texts once for each distinct one."""
+    given = _argument(batch, operand.arguments[0])
+    times = given.tags == TIME
+    if not times.any():
+        return _per_distinct(batch, operand)
+    return column_of_day_times(given.numbers, times), given.tags == STRING
+
+
+def _cast(batch: EventBatch, operand: Computation) -> Partial | None:
+    """Casts of instants to times, and of numbers to doubles, by arrays."""
+    given, target = _argument(batch, operand.arguments[0]), operand.arguments[1]
+    nothing = given.tags == NULL
+    if target == "double":
+        zeros = (given.numbers == 0) & np.signbit(given.numbers)
+        numbers = given.plain_numbers() & np.isfinite(given.numbers) & ~zeros
+        return column_of_numbers(given.numbers, np.full(batch.rows, DOUBLE, np.uint8), numbers), ~(
+            numbers | nothing
+        )
+    moments = has_whole_time(given) & (given.tags == INSTANT)
+    if target not in ("date", "timestamp", "time") or not moments.any():
+        return _per_distinct(batch, operand)
+    numbers = np.where(moments, given.numbers, 0.0)
+    rest = ~(moments | nothing)
+    if target == "time":
+        return column_of_day_times(np.mod(numbers, DAY) * MICROSECOND, moments), rest
+    return column_of_times(
+        np.floor_divide(numbers, DAY) * DAY if target == "date" else numbers, Instant, moments
+    ), rest
 
 
 def _days(microseconds: NDArray[np.int64]) -> NDArray[Any]:
@@ -405,7 +400,7 @@ def _coalesce(batch: EventBatch, operand: Computation) -> Partial:
 
 
 def _picked(columns: list[AttributeColumn], choice: NDArray[np.int64], rows: int) -> Partial:
-    column = _chosen(_joined(columns), choice * rows + np.arange(rows))
+    column = chosen_rows(joined_rows(columns), choice * rows + np.arange(rows))
     return column, np.zeros(rows, np.bool_)
 
 
@@ -413,7 +408,7 @@ def _nullif(batch: EventBatch, operand: Computation) -> Partial:
     """The first argument, but null where the second equals it."""
     value, other = (_argument(batch, argument) for argument in operand.arguments)
     equal, open = truths.compared(value, "=", other)
-    nothing = _chosen(AttributeColumn.from_values([None]), _first(batch))
+    nothing = chosen_rows(AttributeColumn.from_values([None]), _first(batch))
     column, _ = _picked([value, nothing], (equal == truths.TRUE).astype(np.int64), batch.rows)
     return column, open
 
@@ -430,7 +425,7 @@ def _joined_texts(batch: EventBatch, operand: Computation) -> Partial:
             parts.append(column.strings)
             length += column.strings.ends - column.strings.starts
     if len(parts) < len(columns):
-        return _chosen(AttributeColumn.from_values([None]), _first(batch)), np.zeros(batch.rows, np.bool_)
+        return chosen_rows(AttributeColumn.from_values([None]), _first(batch)), np.zeros(batch.rows, np.bool_)
     ends = np.cumsum(np.where(texts, length, 0))
     data, starts = np.empty(int(ends[-1]), np.uint8), ends - np.where(texts, length, 0)
     filled = starts.copy()
@@ -451,7 +446,7 @@ def copy_texts(texts: Strings, chosen: Flags, data: Bytes, filled: Longs) -> Non
 
 
 def _condition(batch: EventBatch, operand: Computation) -> Partial:
-    return _of_truths(truths.truths_of(batch, operand.arguments[0])), np.zeros(batch.rows, np.bool_)
+    return column_of_truths(truths.truths_of(batch, operand.arguments[0])), np.zeros(batch.rows, np.bool_)
 
 
 def _within(batch: EventBatch, operand: Computation) -> Partial | None:
@@ -470,7 +465,7 @@ def _within(batch: EventBatch, operand: Computation) -> Partial | None:
         read_polygon(polygon), longitude.numbers[known], latitude.numbers[known]
     )
     outcomes = np.where(known, inside.view(np.uint8) * np.uint8(truths.TRUE), np.uint8(truths.UNKNOWN))
-    return _of_truths(outcomes), ~(known | nothing)
+    return column_of_truths(outcomes), ~(known | nothing)
 
 
 COLUMNS: dict[str, Callable[[EventBatch, Computation], Partial | None]] = {
@@ -487,6 +482,10 @@ COLUMNS: dict[str, Callable[[EventBatch, Computation], Partial | None]] = {
     "minute": _date_part(lambda microseconds: microseconds // 60_000_000 % 60),
     "second": _date_part(lambda microseconds: microseconds // 1_000_000 % 60),
     "as_timestamp": _instant,
+    "as_time": _as_time,
+    "cast": _cast,
+    "substring": _substring,
+    "length": _length,
     "date": _instant,
     "concat": _joined_texts,
     "||": _joined_texts,
