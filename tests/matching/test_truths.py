@@ -107,6 +107,7 @@ def test_rules_that_hold_often_are_evaluated_by_columns_with_the_same_answers(se
         chosen.append(conditions.chosen.count - before)
         return learned
 
+    monkeypatch.setattr(bitsets.WhereBitsets, "few_rows", 0)
     monkeypatch.setattr(bitsets, "SAMPLE", 8)
     monkeypatch.setattr(bitsets, "LARGE", 16)
     monkeypatch.setattr(everywhere, "MOST_OF_ALL", 0)

@@ -21,27 +21,45 @@ from properties.interleaving import check_against_oracle, steps
 from properties.oracle_where import attribute_maps, conditions, wants
 
 
-class Keyed(WhereBitsets):
+class BlockByBlock(WhereBitsets):
+    """Even a few rows are searched as many are."""
+
+    few_rows: ClassVar[int] = 0
+
+
+class Keyed(BlockByBlock):
     """Whatever has an equality is found by it."""
 
     keyed_below: ClassVar[float] = 1.0
 
 
-class Grouped(WhereBitsets):
+class Grouped(BlockByBlock):
     """Everything is found through bitsets over all its attributes."""
 
     keyed_below: ClassVar[float] = 0.0
     worth_a_group: ClassVar[float] = 0.0
 
 
-class Merged(WhereBitsets):
+class Merged(BlockByBlock):
     """Everything is found through the bitsets of one attribute."""
 
     keyed_below: ClassVar[float] = 0.0
     worth_a_group: ClassVar[float] = 1e9
 
 
-COMPILED: list[type[Index[Any]]] = [WhereBitsets, Keyed, Grouped, Merged]
+class GroupedRowByRow(Grouped):
+    """The same, where a few rows are searched row by row."""
+
+    few_rows: ClassVar[int] = 3
+
+
+class KeyedRowByRow(Keyed):
+    """The same, where a few rows are searched row by row."""
+
+    few_rows: ClassVar[int] = 100
+
+
+COMPILED: list[type[Index[Any]]] = [WhereBitsets, Keyed, Grouped, Merged, GroupedRowByRow, KeyedRowByRow]
 ENGINES = [*SEARCHED["where"], *COMPILED[1:]]
 
 

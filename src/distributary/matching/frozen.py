@@ -40,7 +40,7 @@ from distributary.kernel import Bytes
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
-FORMAT = 3
+FORMAT = 4
 ALIGNMENT = 64
 
 CHECKSUM = re.compile(rb'\{"checksum": ([0-9]{1,10}), ')

@@ -16,7 +16,7 @@ it is grouped, 4 if it is a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +26,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.lookup import arrival_of, attribute_of
 from distributary.kernel import Bytes, Flags, Ints, Words, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
+from distributary.matching.columns import AttributeColumn
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.order import grouped
@@ -44,7 +45,7 @@ from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
 from distributary.matching.where.everywhere import SOME, ChosenConditions, EverywhereConditions
-from distributary.matching.where.find import bind_searched, find_conditions
+from distributary.matching.where.find import ALL_ALIVE, bind_searched, find_conditions, find_in_few_rows
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
 from distributary.matching.where.single import SegmentConditions
@@ -55,10 +56,12 @@ LARGE = 8 * SAMPLE
 """Batches of so many rows are looked at in this way."""
 SMALL = 32
 """Batches of fewer rows show nothing."""
-FEW = 256
+FEW = 512
 """How many filters of one event are made room for at first."""
 FEW_OPEN = 4
 """Of so many filters that an event leaves open, each is evaluated by itself."""
+FEW_ROWS = 128
+"""Up to so many rows are searched row by row: what they read lies too far apart to be shared."""
 ROWS = 8192
 """Rows that meet a block before the next one."""
 BUCKETED = 1 << 24
@@ -73,6 +76,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
     filter_class: ClassVar[type[Any]] = WhereFilter
     keyed_below: ClassVar[float] = KEYED_BELOW
     worth_a_group: ClassVar[float] = WORTH_A_GROUP
+    few_rows: ClassVar[int] = FEW_ROWS
 
     def gatherer(self) -> ConditionGatherer:
         """Takes conditions apart as they come."""
@@ -94,7 +98,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
 
     def searched(self, segment: CompiledSegment) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
         """What `find_conditions` reads."""
-        return bind_searched(segment.readable)
+        return bind_searched(segment.readable, segment.slots)
 
     def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
         """Evaluate all conditions if all are chosen for that; else encode the event and search."""
@@ -120,12 +124,13 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         encoded = known.encode(single)
         if encoded is None:
             return super().find_in(number, segment, single)
-        bound = self.bound(segment)
+        words = self.bound(segment).words
+        alive = number if segment.dead else ALL_ALIVE
         found: Ints = np.empty(FEW, np.int32)
-        count, undecided = find_conditions(number, bound.words, *encoded, found)
+        count, undecided = find_conditions(alive, words, *encoded, found)
         while count + undecided > len(found):
             found = np.empty(count + undecided, np.int32)
-            count, undecided = find_conditions(number, bound.words, *encoded, found)
+            count, undecided = find_conditions(alive, words, *encoded, found)
         if not undecided:
             return found[:count]
         positions = found[len(found) - undecided :]
@@ -158,34 +163,19 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         everywhere: EverywhereConditions,
         chosen: ChosenConditions,
     ) -> tuple[ChosenConditions, Pairs]:
-        """Encode some thousand rows at a time, and find what is keyed and what is grouped, but the chosen.
+        """Find what is keyed and what is grouped, but the chosen; row by row where rows are few.
 
         The first rows may show that more are to be chosen; these are returned, with the pairs of the others.
         """
         arrays = segment.readable
         columns = conditions.columns_of(arrays, batch)
-        constraints = read_table(Constraints, arrays)
-        buckets = read_table(Buckets, arrays, "bucket_")
-        keys = read_table(KeyTable, arrays, "key_")
-        blocks = read_table(BitsetBlocks, arrays, "block_")
-        candidates = np.empty(BLOCK * min(batch.rows, ROWS), np.int32)
-        room = max(1024, 4 * batch.rows)
-        found: Found = np.empty(room, np.int32), np.empty(room, np.int32), 0
-        wanted = _wanted(arrays, blocks, chosen)
-        for start, end in _steps(batch.rows, max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))):
-            rows = conditions.encode(arrays, columns, slice(start, end), end - start)
-            if len(keys.postings):
-                bits = sealed(rows.values.view(np.int64))
-                found = find_keyed(constraints, keys, rows, bits, start, *found)
-            if len(blocks.width):
-                in_buckets = row_buckets(buckets, blocks.used, rows)
-                found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
-            is_sample = end == SAMPLE and batch.rows >= LARGE
-            if is_sample and everywhere.learn(arrays["owner"][found[1][: found[2]]], SAMPLE):
-                chosen = everywhere.chosen
-                if chosen.are_all:
-                    return chosen, Pairs.none()
-                wanted = _wanted(arrays, blocks, chosen)
+        if batch.rows <= self.few_rows:
+            rows = conditions.encode(arrays, columns, slice(0, batch.rows), batch.rows)
+            found = find_in_few_rows(self.bound(segment).words, *rows)
+        else:
+            chosen, found = _find_in_many_rows(arrays, columns, batch.rows, everywhere, chosen)
+            if chosen.are_all:
+                return chosen, Pairs.none()
         pairs = _decided(arrays, batch, found[0][: found[2]], found[1][: found[2]], chosen)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is None:
@@ -217,6 +207,43 @@ def _everywhere(segment: CompiledSegment) -> EverywhereConditions:
         free = np.arange(arrays["block_first"][-1], len(arrays["start"]) - 1)
         everywhere = segment.memo = EverywhereConditions(arrays, arrays["owner"][free])
     return everywhere
+
+
+def _find_in_many_rows(
+    arrays: Arrays,
+    columns: Sequence[tuple[int, AttributeColumn]],
+    count: int,
+    everywhere: EverywhereConditions,
+    chosen: ChosenConditions,
+) -> tuple[ChosenConditions, Found]:
+    """The keyed and the grouped conjunctions that hold: some thousand rows meet a block before the next one.
+
+    The first rows of many may show that more conditions are to be chosen; these are returned too. What is
+    chosen by then is not looked for any more, so that all is found only of the others.
+    """
+    constraints = read_table(Constraints, arrays)
+    buckets = read_table(Buckets, arrays, "bucket_")
+    keys = read_table(KeyTable, arrays, "key_")
+    blocks = read_table(BitsetBlocks, arrays, "block_")
+    candidates = np.empty(BLOCK * min(count, ROWS), np.int32)
+    room = max(1024, 4 * count)
+    found: Found = np.empty(room, np.int32), np.empty(room, np.int32), 0
+    wanted = _wanted(arrays, blocks, chosen)
+    for start, end in _steps(count, max(64, min(ROWS, BUCKETED // max(1, len(buckets.size))))):
+        rows = conditions.encode(arrays, columns, slice(start, end), end - start)
+        if len(keys.postings):
+            bits = sealed(rows.values.view(np.int64))
+            found = find_keyed(constraints, keys, rows, bits, start, *found)
+        if len(blocks.width):
+            in_buckets = row_buckets(buckets, blocks.used, rows)
+            found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
+        is_sample = end == SAMPLE and count >= LARGE
+        if is_sample and everywhere.learn(arrays["owner"][found[1][: found[2]]], SAMPLE):
+            chosen = everywhere.chosen
+            if chosen.are_all:
+                break
+            wanted = _wanted(arrays, blocks, chosen)
+    return chosen, found
 
 
 def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:

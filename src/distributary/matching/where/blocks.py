@@ -16,10 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel
+from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, sealed
 from distributary.matching.columns import NULL
 from distributary.matching.memory import lowest_bit, prefetch
-from distributary.matching.where.constraints import Constraints, Found, Rows, grown, holds, runs
+from distributary.matching.where.constraints import (
+    MANY,
+    Constraints,
+    FlatConditions,
+    Found,
+    Rows,
+    grown,
+    holds,
+    holds_alike,
+    kind_of,
+    runs,
+)
 from distributary.matching.where.plan import (
     GROUPED_BY,
     NOTHING,
@@ -47,6 +58,10 @@ class BitsetBlocks(NamedTuple):
     A block of fewer attributes repeats its last one. `wide[i]` says whether there are more than four. Only
     rows whose bucket of the first attribute lies between `from_bucket[i]` and `to_bucket[i]` are of interest.
     `used` lists the attributes of all blocks.
+
+    The conjunctions of a block with `alike[i]` greater than zero have so many constraints each, which are of
+    the same kinds in the same order and of one piece: those of the block's first conjunction tell for all.
+    `constraint[i]` is the first of them.
     """
 
     first: Ints
@@ -58,6 +73,8 @@ class BitsetBlocks(NamedTuple):
     tables: Longs
     used: Ints
     words: Words
+    alike: Ints
+    constraint: Ints
 
 
 class RowBuckets(NamedTuple):
@@ -72,6 +89,7 @@ class RowBuckets(NamedTuple):
 
 def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
     """The blocks of every group and their bitsets."""
+    flat = planned.flat
     sizes = np.bincount(planned.group, minlength=len(planned.grouped_by))
     counts = -(-sizes // (64 * _widths(sizes, planned.lead_often)))
     group = np.repeat(np.arange(len(sizes)), counts)
@@ -84,7 +102,8 @@ def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
     place = np.minimum(np.arange(GROUPED_BY), np.maximum(named[:, None] - 1, 0))
     attributes = np.take_along_axis(planned.grouped_by, place, axis=1)[group]
     rows = np.where(np.arange(GROUPED_BY) < named[group][:, None], planned.buckets.size[attributes], 0)
-    table_sizes = rows * width[:, None]
+    # In whole lines of the processor's cache, so that a bitset of one, two, four or eight words lies in one.
+    table_sizes = -(-rows * width[:, None] // WIDTHS[-1]) * WIDTHS[-1]
     ends = np.cumsum(table_sizes.reshape(-1), dtype=np.int64).reshape(table_sizes.shape)
     tables = np.take_along_axis(ends - table_sizes, place[group], axis=1)
     total = int(ends[-1, -1]) if len(ends) else 0
@@ -98,11 +117,38 @@ def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
         tables,
         np.unique(attributes).astype(np.int32),
         np.zeros(total, np.uint64),
+        _alike(flat, first),
+        flat.start[first[:-1]],
     )
-    flat = planned.flat
     buckets = piece_buckets(flat, planned.buckets)
     _fill_blocks(blocks, named[group], flat.start, flat.attribute, flat.piece_start, *buckets)
     return blocks
+
+
+def _alike(flat: FlatConditions, first: Ints) -> Ints:
+    """For each block, with conjunctions from `first` on, how many constraints each has if all are alike."""
+    pieces = np.diff(flat.piece_start)
+    tag: Bytes = np.full(len(pieces), MANY, np.uint8)
+    tag[pieces == 1] = flat.tag[flat.piece_start[:-1][pieces == 1]]
+    return _count_alike(first, sealed(flat.start), sealed(kind_of(flat.attribute, tag)))
+
+
+@kernel
+def _count_alike(first: Ints, start: Ints, kind: Ints) -> Ints:
+    alike = np.zeros(len(first) - 1, np.int32)
+    for block in range(len(alike)):
+        constraint = start[first[block]]
+        count = start[first[block] + 1] - constraint
+        same = True
+        for conjunction in range(first[block], first[block + 1]):
+            same &= start[conjunction + 1] - start[conjunction] == count
+        for at in range(start[first[block]], start[first[block + 1]]):
+            if not same:
+                break
+            wanted = kind[constraint + (at - constraint) % count]
+            same = kind[at] == wanted and (wanted & MANY) != MANY
+        alike[block] = count if same else 0
+    return alike
 
 
 def _widths(sizes: Longs, lead_often: Floats) -> Longs:
@@ -207,15 +253,38 @@ def find_grouped(
         left = _candidates(blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
+        kinds, alike = np.int64(blocks.constraint[block]), np.int64(blocks.alike[block])
+        first_of_block = blocks.first[block]
         for place in range(left):
-            row = candidates[place] // BLOCK
-            conjunction = np.uint64(blocks.first[block] + candidates[place] % BLOCK)
-            first, last = constraints.start[conjunction], constraints.start[conjunction + np.uint64(1)]
-            out_rows[np.uint64(count)] = base + row
-            out_conjunctions[np.uint64(count)] = conjunction
-            if holds(constraints, rows, first, last, row):
+            candidate = np.uint64(candidates[np.uint64(place)])
+            row, bit = candidate // np.uint64(BLOCK), np.int64(candidate % np.uint64(BLOCK))
+            out_rows[np.uint64(count)] = base + np.int64(row)
+            out_conjunctions[np.uint64(count)] = first_of_block + bit
+            if alike > 0:
+                first = kinds + bit * alike
+                passes = holds_alike(constraints, rows, kinds, first, first + alike, row)
+            else:
+                conjunction = np.uint64(first_of_block + bit)
+                first, last = constraints.start[conjunction], constraints.start[conjunction + np.uint64(1)]
+                passes = holds(constraints, rows, first, last, row)
+            if passes:
                 count += 1
     return out_rows, out_conjunctions, count
+
+
+@inlined
+def constraints_of(
+    constraints: Constraints, blocks: BitsetBlocks, block: Any, bit: Any
+) -> tuple[Any, Any, Any]:
+    """Of a conjunction, the bit-th of a block: where kinds are told, and its first and last constraint."""
+    alike = blocks.alike[np.uint64(block)]
+    if alike > 0:
+        kinds = np.int64(blocks.constraint[np.uint64(block)])
+        first = kinds + np.int64(bit) * alike
+        return kinds, first, first + alike
+    conjunction = np.uint64(blocks.first[np.uint64(block)] + bit)
+    first = np.int64(constraints.start[conjunction])
+    return first, first, np.int64(constraints.start[conjunction + np.uint64(1)])
 
 
 @kernel
@@ -230,36 +299,74 @@ def wanted_bits(blocks: BitsetBlocks, unwanted: Flags) -> Words:
     return wanted
 
 
+class LeadLists(NamedTuple):
+    """The blocks that are of interest to a row, by the bucket that it is in of their lead.
+
+    Those with the lead `leads[i]` that a row in bucket b may want are `blocks[begin[i, b]:begin[i, b + 1]]`.
+    """
+
+    leads: Ints
+    begin: Ints
+    blocks: Ints
+
+
+def lead_lists(blocks: BitsetBlocks) -> LeadLists:
+    """The lists of a segment's blocks."""
+    leads = np.unique(blocks.attributes[:, 0])
+    counts = np.maximum(blocks.to_bucket - blocks.from_bucket + 1, 0)
+    block = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+    bucket = runs(blocks.from_bucket, counts)
+    place = np.searchsorted(leads, blocks.attributes[block, 0]) * (MOST_BUCKETS + 1) + bucket
+    order = np.argsort(place, kind="stable")
+    begin = np.searchsorted(place[order], np.arange(len(leads) * (MOST_BUCKETS + 1) + 1)).astype(np.int32)
+    return LeadLists(leads.astype(np.int32), begin, block[order])
+
+
 @kernel
-def single_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> Words:
-    """The bucket of the only row for each attribute (of those that are asked for); NOTHING for the others."""
+def visited_blocks(lists: LeadLists, number: Words) -> Ints:
+    """The blocks that a row in these buckets may want. No block wants the bucket NOTHING."""
+    count = 0
+    for place in range(len(lists.leads)):
+        at = place * (MOST_BUCKETS + 1) + np.int64(number[lists.leads[place]])
+        count += lists.begin[at + 1] - lists.begin[at]
+    visited, count = np.empty(count, np.int32), 0
+    for place in range(len(lists.leads)):
+        at = place * (MOST_BUCKETS + 1) + np.int64(number[lists.leads[place]])
+        for listed in range(lists.begin[at], lists.begin[at + 1]):
+            visited[count] = lists.blocks[listed]
+            count += 1
+    return visited
+
+
+@kernel
+def single_buckets(buckets: Buckets, attributes: Ints, rows: Rows, row: int) -> Words:
+    """The bucket of a row for each attribute (of those that are asked for); NOTHING for the others."""
     number = np.zeros(len(buckets.size), np.uint64)
     for attribute in attributes:
         column = rows.where[attribute]
-        number[attribute] = bucket_of(buckets, attribute, rows.tags[0, column], rows.values[0, column])
+        number[attribute] = bucket_of(buckets, attribute, rows.tags[row, column], rows.values[row, column])
     return number
 
 
 @kernel
-def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, found: Ints) -> tuple[int, int]:
+def single_candidates(
+    blocks: BitsetBlocks, visited: Ints, first: int, number: Words, found: Ints, in_block: Ints
+) -> tuple[int, int]:
     """Write the conjunctions that may hold for a row in these buckets, block by block while there is room.
 
-    Returns the first block that was not looked at, and how many conjunctions there are.
+    The blocks are those of interest, `visited`, from the first-th on. For each conjunction its bit and its
+    block are written. Returns which block is the next, and how many conjunctions there are.
     """
     words, count = blocks.words, np.uint64(0)
-    for at in range(first_block, min(first_block + AHEAD, len(blocks.width))):
-        _fetch_bitsets(blocks, np.uint64(at), number)
-    for at in range(first_block, len(blocks.width)):
-        if at + AHEAD < len(blocks.width):
-            _fetch_bitsets(blocks, np.uint64(at + AHEAD), number)
+    for place in range(first, min(first + AHEAD, len(visited))):
+        _fetch_bitsets(blocks, np.uint64(visited[place]), number)
+    for place in range(first, len(visited)):
+        if place + AHEAD < len(visited):
+            _fetch_bitsets(blocks, np.uint64(visited[place + AHEAD]), number)
         if np.int64(count) + BLOCK > len(found):
-            return at, int(count)
-        block = np.uint64(at)
-        # No block wants the bucket NOTHING, in which no constraint holds.
-        lead = np.int64(number[np.uint64(blocks.attributes[block, 0])])
-        if lead < blocks.from_bucket[block] or lead > blocks.to_bucket[block]:
-            continue
-        width, first = np.uint64(blocks.width[block]), np.uint64(blocks.first[block])
+            return place, int(count)
+        block = np.uint64(visited[place])
+        width = np.uint64(blocks.width[block])
         at0 = _bitset(blocks, block, 0, number, width)
         at1 = _bitset(blocks, block, 1, number, width)
         at2 = _bitset(blocks, block, 2, number, width)
@@ -271,22 +378,19 @@ def single_candidates(blocks: BitsetBlocks, first_block: int, number: Words, fou
                 for j in range(4, GROUPED_BY):
                     left &= words[_bitset(blocks, block, j, number, width) + word]
             while left != 0:
-                found[count] = first + word * np.uint64(64) + lowest_bit(left)
+                found[count] = word * np.uint64(64) + lowest_bit(left)
+                in_block[count] = block
                 count += np.uint64(1)
                 left &= left - np.uint64(1)
-    return len(blocks.width), int(count)
+    return len(visited), int(count)
 
 
 @inlined
 def _fetch_bitsets(blocks: BitsetBlocks, block: np.uint64, number: Words) -> None:
-    """Have the bitsets fetched that a block will be asked for, if it is of interest."""
-    lead = np.int64(number[np.uint64(blocks.attributes[block, 0])])
-    if blocks.from_bucket[block] <= lead <= blocks.to_bucket[block]:
-        width = np.uint64(blocks.width[block])
-        for j in range(4):
-            start = _bitset(blocks, block, j, number, width)
-            prefetch(blocks.words, start)
-            prefetch(blocks.words, start + width - np.uint64(1))
+    """Have the bitsets fetched that a block will be asked for."""
+    width = np.uint64(blocks.width[block])
+    for j in range(4):
+        prefetch(blocks.words, _bitset(blocks, block, j, number, width))
 
 
 @inlined

@@ -4,8 +4,8 @@ A *conjunction* is a run of *constraints*, one for each attribute it names; a co
 *pieces*; a piece is a tag (number, string, boolean, null, other) and a closed range of numbers. Everything
 a `Domain` can say fits that form: an open bound is the next number further in, a text is its rank (see
 `texts`), a boolean is 0 or 1, a missing value is 0 under its own tag. A constraint of one piece is
-kept in place (`tag`, `low`, `high`); one of several has the tag `MANY` and its pieces numbered `low` to
-`high`.
+kept in place (its tag and `bounds`); one of several has the tag `MANY` and its pieces numbered from the one
+bound to the other.
 
 A batch holds numbers as floats, so a whole number beyond 2^53 is rounded there. Rounding keeps order, so
 bounds below that are exact. A bound beyond is kept rounded, which lets pass all it should and perhaps
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Ints, Longs, kernel, read_table, sealed, table_arrays
+from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, kernel, read_table, sealed, table_arrays
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import (
@@ -45,6 +45,8 @@ from distributary.matching.index import Arrays
 from distributary.matching.where.texts import Texts, rank_texts
 
 MANY = 255
+TAG_BITS = 8
+"""Bits of a constraint's kind that hold its tag."""
 ROUNDED_FROM = 2.0**53
 """From here on a float may stand for more than one whole number."""
 
@@ -60,13 +62,16 @@ UNCERTAIN, SHARED = 1, 2
 
 
 class Constraints(NamedTuple):
-    """The constraints of every conjunction, as the kernels read them."""
+    """The constraints of every conjunction, as the kernels read them.
+
+    What a check reads of one constraint lies together, for most of its time goes into fetching it.
+    """
 
     start: Ints
-    attribute: Ints
-    tag: Bytes
-    low: Floats
-    high: Floats
+    kind: Ints
+    """The attribute, shifted by `TAG_BITS`, and the tag."""
+    bounds: Floats
+    """For each constraint, the lowest and the highest value that pass."""
     piece_tag: Bytes
     piece_low: Floats
     piece_high: Floats
@@ -142,10 +147,8 @@ class FlatConditions:
             "owner": self.owner,
             "flags": self.flags,
             "start": self.start,
-            "attribute": self.attribute,
-            "tag": tag,
-            "low": low,
-            "high": high,
+            "kind": kind_of(self.attribute, tag),
+            "bounds": np.stack([low, high], axis=1).reshape(-1),
             "piece_tag": self.tag[pieces],
             "piece_low": self.low[pieces],
             "piece_high": self.high[pieces],
@@ -235,24 +238,36 @@ def _put_column(of_column: Bytes, numbers: Floats, tags: Bytes, values: Floats, 
             values[row, place] = numbers[row] + 0.0  # turns -0.0 into 0.0
 
 
-@kernel
-def holds(constraints: Constraints, rows: Rows, first: int, last: int, row: int) -> bool:
-    """Whether the row passes the constraints numbered `first` to `last`.
+def kind_of(attribute: Ints, tag: Bytes) -> Ints:
+    """The kinds of constraints on these attributes with these tags."""
+    kind: Ints = attribute << np.int32(TAG_BITS) | tag.astype(np.int32)
+    return kind
+
+
+@inlined
+def holds(constraints: Constraints, rows: Rows, first: Any, last: Any, row: Any) -> bool:
+    """Whether the row passes the constraints numbered `first` to `last`."""
+    return holds_alike(constraints, rows, first, first, last, row)
+
+
+@inlined
+def holds_alike(constraints: Constraints, rows: Rows, kinds: Any, first: Any, last: Any, row: Any) -> bool:
+    """Whether the row passes the constraints numbered `first` to `last`, of the kinds of those from `kinds`.
 
     Unsigned numbers spare each access to an array the question whether its index is negative.
     """
-    at_row = np.uint64(row)
+    at_row, ahead = np.uint64(row), np.int64(kinds) - np.int64(first)
     for constraint in range(first, last):
-        number = np.uint64(constraint)
-        column = np.uint64(rows.where[np.uint64(constraints.attribute[number])])
+        kind = constraints.kind[np.uint64(constraint + ahead)]
+        column = np.uint64(rows.where[np.uint64(kind >> TAG_BITS)])
         tag, value = rows.tags[at_row, column], rows.values[at_row, column]
-        wanted = constraints.tag[number]
+        low = constraints.bounds[np.uint64(2 * constraint)]
+        high = constraints.bounds[np.uint64(2 * constraint + 1)]
+        wanted = kind & MANY
         if wanted == tag:
-            if not constraints.low[number] <= value <= constraints.high[number]:
+            if not low <= value <= high:
                 return False
-        elif wanted != MANY or not _in_pieces(
-            constraints, constraints.low[number], constraints.high[number], tag, value
-        ):
+        elif wanted != MANY or not _in_pieces(constraints, low, high, tag, value):
             return False
     return True
 

@@ -21,7 +21,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.truths import passing
-from distributary.matching.where.constraints import MANY
+from distributary.matching.where.constraints import MANY, TAG_BITS
 from distributary.matching.where.everywhere import expression_of
 
 
@@ -78,10 +78,11 @@ def undecidable_rows(
 
 def _has_long_bounds(arrays: Arrays, attribute: int) -> bool:
     """Whether some bound on the attribute's numbers has more than 15 digits, or is as large as 2^51."""
-    chosen = arrays["attribute"] == attribute
-    single = chosen & (arrays["tag"] == NUMBER)
-    bounds = {*arrays["low"][single].tolist(), *arrays["high"][single].tolist()}
-    if (chosen & (arrays["tag"] == MANY)).any():
+    kind = arrays["kind"]
+    bounds = set(
+        arrays["bounds"].reshape(-1, 2)[kind == (attribute << TAG_BITS | NUMBER)].reshape(-1).tolist()
+    )
+    if (kind == (attribute << TAG_BITS | MANY)).any():
         pieces = arrays["piece_tag"] == NUMBER
         bounds |= {*arrays["piece_low"][pieces].tolist(), *arrays["piece_high"][pieces].tolist()}
     return any(_is_long(bound) for bound in bounds if isfinite(bound))

@@ -17,8 +17,17 @@ from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
 from distributary.matching.layers import OWN_ARRAYS, live_slots
 from distributary.matching.memory import prefetch
-from distributary.matching.where.blocks import BLOCK, BitsetBlocks, single_buckets, single_candidates
-from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
+from distributary.matching.where.blocks import (
+    BLOCK,
+    BitsetBlocks,
+    LeadLists,
+    constraints_of,
+    lead_lists,
+    single_buckets,
+    single_candidates,
+    visited_blocks,
+)
+from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found, Rows, holds_alike
 from distributary.matching.where.keys import KeyTable, find_keyed
 from distributary.matching.where.plan import GROUPED_BY, SPECIAL, Buckets
 from distributary.matching.where.single import (
@@ -28,6 +37,10 @@ from distributary.matching.where.single import (
     single_row,
 )
 
+ALL_ALIVE = -1
+"""The number of a segment none of whose filters was removed: nobody need ask which slots are live."""
+FLAG_BITS = 2
+FLAGS = (1 << FLAG_BITS) - 1
 ROOM = 4 * BLOCK
 """Conjunctions of one event that are checked at a time."""
 
@@ -36,16 +49,21 @@ class SearchedConditions(NamedTuple):
     """What the index has bound beside the conditions."""
 
     owner: Ints
+    target: Longs
+    """For each conjunction the slot of its filter, shifted by `FLAG_BITS`, and its flags."""
     buckets: Buckets
     keys: KeyTable
     blocks: BitsetBlocks
+    lists: LeadLists
 
 
 SEARCHED_TYPES = (
-    np.int32,
+    *(np.int32, np.int64),
     *(np.int32, np.float64, np.uint8, np.uint8, np.int32),
     *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32),
     *(np.int32, np.int32, np.bool_, np.int32, np.int32, np.int32, np.int64, np.int32, np.uint64),
+    *(np.int32, np.int32),
+    *(np.int32, np.int32, np.int32),
 )
 """The types of the arrays of `SearchedConditions`, one after another: as they are bound."""
 
@@ -56,40 +74,50 @@ def _searched(words: Longs) -> SearchedConditions:
     at = OWN_ARRAYS + len(CONDITION_TYPES)
     return SearchedConditions(
         array_at(words, at, np.int32),
+        array_at(words, at + 1, np.int64),
         Buckets(
-            array_at(words, at + 1, np.int32),
-            array_at(words, at + 2, np.float64),
-            array_at(words, at + 3, np.uint8),
-            array_at(words, at + 4, np.uint8).reshape(-1, SPECIAL),
-            array_at(words, at + 5, np.int32),
+            array_at(words, at + 2, np.int32),
+            array_at(words, at + 3, np.float64),
+            array_at(words, at + 4, np.uint8),
+            array_at(words, at + 5, np.uint8).reshape(-1, SPECIAL),
+            array_at(words, at + 6, np.int32),
         ),
         KeyTable(
-            array_at(words, at + 6, np.int32),
             array_at(words, at + 7, np.int32),
-            array_at(words, at + 8, np.int64),
-            array_at(words, at + 9, np.int32),
+            array_at(words, at + 8, np.int32),
+            array_at(words, at + 9, np.int64),
             array_at(words, at + 10, np.int32),
             array_at(words, at + 11, np.int32),
+            array_at(words, at + 12, np.int32),
         ),
         BitsetBlocks(
-            array_at(words, at + 12, np.int32),
             array_at(words, at + 13, np.int32),
-            array_at(words, at + 14, np.bool_),
-            array_at(words, at + 15, np.int32),
+            array_at(words, at + 14, np.int32),
+            array_at(words, at + 15, np.bool_),
             array_at(words, at + 16, np.int32),
-            array_at(words, at + 17, np.int32).reshape(-1, GROUPED_BY),
-            array_at(words, at + 18, np.int64).reshape(-1, GROUPED_BY),
-            array_at(words, at + 19, np.int32),
-            array_at(words, at + 20, np.uint64),
+            array_at(words, at + 17, np.int32),
+            array_at(words, at + 18, np.int32).reshape(-1, GROUPED_BY),
+            array_at(words, at + 19, np.int64).reshape(-1, GROUPED_BY),
+            array_at(words, at + 20, np.int32),
+            array_at(words, at + 21, np.uint64),
+            array_at(words, at + 22, np.int32),
+            array_at(words, at + 23, np.int32),
+        ),
+        LeadLists(
+            array_at(words, at + 24, np.int32),
+            array_at(words, at + 25, np.int32),
+            array_at(words, at + 26, np.int32),
         ),
     )
 
 
-def bind_searched(arrays: Arrays) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
-    """The conditions, and the arrays of `SearchedConditions`."""
+def bind_searched(arrays: Arrays, slots: Ints) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+    """The conditions, and the arrays of `SearchedConditions`; `slots` are those of the filters."""
     buckets, keys = read_table(Buckets, arrays, "bucket_"), read_table(KeyTable, arrays, "key_")
     blocks = read_table(BitsetBlocks, arrays, "block_")
-    tables: tuple[NDArray[Any], ...] = (arrays["owner"], *buckets, *keys, *blocks)
+    owner = arrays["owner"]
+    target = slots[owner].astype(np.int64) << FLAG_BITS | arrays["flags"]
+    tables: tuple[NDArray[Any], ...] = (owner, target, *buckets, *keys, *blocks, *lead_lists(blocks))
     return (*bind_conditions(arrays), *zip(tables, SEARCHED_TYPES, strict=True))
 
 
@@ -100,32 +128,31 @@ def find_conditions(
     """Write what the encoded event finds in a segment of that number, as far as it fits.
 
     The live slots whose filters it passes come from the front, the positions of live filters that must be
-    evaluated from the back. Returns how many there are of both.
+    evaluated from the back. Returns how many there are of both. A number of `ALL_ALIVE` says that all slots
+    of the segment are live.
     """
     live, bound, searched = live_slots(words), bound_conditions(words, OWN_ARRAYS), _searched(words)
     rows = single_row(bound.texts, attributes, data)
     conjunctions, count = _holding(bound.constraints, searched, rows)
     # What is read of each lies all over large arrays: it is fetched step by step.
     for place in range(count):
-        prefetch(searched.owner, conjunctions[place])
-        prefetch(bound.flags, conjunctions[place])
-    for place in range(count):
-        prefetch(live.slots, searched.owner[conjunctions[place]])
-    for place in range(count):
-        prefetch(live.home, live.slots[searched.owner[conjunctions[place]]])
+        prefetch(searched.target, conjunctions[place])
+    if number != ALL_ALIVE:
+        for place in range(count):
+            prefetch(live.home, searched.target[conjunctions[place]] >> FLAG_BITS)
     certain = undecided = shared = 0
     for place in range(count):
         conjunction = conjunctions[place]
-        position = searched.owner[conjunction]
-        slot = live.slots[position]
-        if live.home[slot] != number:
+        target = searched.target[conjunction]
+        slot, flags = target >> FLAG_BITS, target & FLAGS
+        if number != ALL_ALIVE and live.home[slot] != number:
             continue
-        if bound.flags[conjunction] == 0:
+        if flags == 0:
             if certain < len(found):
                 found[certain] = slot
             certain += 1
         else:  # kept in front, for a filter may be found through several of its conjunctions
-            conjunctions[shared] = 2 * position + (bound.flags[conjunction] & UNCERTAIN)
+            conjunctions[shared] = 2 * searched.owner[conjunction] + (flags & UNCERTAIN)
             shared += 1
     before = -1
     for found_so in np.sort(conjunctions[:shared]):
@@ -153,29 +180,85 @@ def _holding(constraints: Constraints, searched: SearchedConditions, rows: Rows)
         bits = rows.values.view(np.int64)
         out_rows, held, count = find_keyed(constraints, keys, rows, bits, 0, out_rows, held, count)
     if len(blocks.width):
-        candidates = np.empty(ROOM, np.int32)
-        in_buckets = single_buckets(searched.buckets, blocks.used, rows)
-        block = 0
-        while block < len(blocks.width):
-            block, left = single_candidates(blocks, block, in_buckets, candidates)
-            held = with_room(held, count, left)
-            for place in range(left):
-                prefetch(constraints.start, candidates[place])
-            for place in range(left):
-                first = constraints.start[candidates[place]]
-                prefetch(constraints.attribute, first)
-                prefetch(constraints.tag, first)
-                prefetch(constraints.low, first)
-                prefetch(constraints.high, first)
-            for place in range(left):
-                conjunction = np.uint64(candidates[place])
-                first, last = constraints.start[conjunction], constraints.start[conjunction + np.uint64(1)]
-                held[count] = conjunction
-                if holds(constraints, rows, first, last, 0):
-                    count += 1
+        candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
+        held, count = _grouped(constraints, searched, rows, 0, candidates, in_block, held, count)
     free, end = blocks.first[-1], len(constraints.start) - 1
     held = with_room(held, count, end - free)
-    for conjunction_ in range(free, end):
-        held[count] = conjunction_
+    for conjunction in range(free, end):
+        held[count] = conjunction
         count += 1
     return held, count
+
+
+@kernel
+def find_in_few_rows(words: Longs, tags: Bytes, values: Floats, where: Ints) -> Found:
+    """The keyed and the grouped conjunctions that hold for a few rows, searched row by row.
+
+    The rows are those of `Rows`, in three arrays: a kernel takes longer to be called with a table of them.
+    """
+    constraints, searched = bound_conditions(words, OWN_ARRAYS).constraints, _searched(words)
+    rows = Rows(tags, values, where)
+    out_rows, held, count = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32), 0
+    if len(searched.keys.postings):
+        bits = values.view(np.int64)
+        out_rows, held, count = find_keyed(constraints, searched.keys, rows, bits, 0, out_rows, held, count)
+    if len(searched.blocks.width):
+        candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
+        for row in range(len(tags)):
+            before = count
+            held, count = _grouped(constraints, searched, rows, row, candidates, in_block, held, count)
+            out_rows = with_room(out_rows, before, count - before)
+            for place in range(before, count):
+                out_rows[place] = row
+    return out_rows, held, count
+
+
+@kernel
+def _grouped(
+    constraints: Constraints,
+    searched: SearchedConditions,
+    rows: Rows,
+    row: int,
+    candidates: Ints,
+    in_block: Ints,
+    held: Ints,
+    count: int,
+) -> tuple[Ints, int]:
+    """Add the grouped conjunctions that hold for a row; what is held then, and how many."""
+    blocks = searched.blocks
+    in_buckets = single_buckets(searched.buckets, blocks.used, rows, row)
+    visited = visited_blocks(searched.lists, in_buckets)
+    next_block = 0
+    while next_block < len(visited):
+        next_block, left = single_candidates(blocks, visited, next_block, in_buckets, candidates, in_block)
+        held = with_room(held, count, left)
+        count = _checked(constraints, blocks, rows, row, candidates[:left], in_block, held, count)
+    return held, count
+
+
+@inlined
+def _checked(
+    constraints: Constraints,
+    blocks: BitsetBlocks,
+    rows: Rows,
+    row: Any,
+    candidates: Ints,
+    in_block: Ints,
+    held: Ints,
+    count: Any,
+) -> Any:
+    """Add those of the candidates, bits in these blocks, whose constraints hold; how many are held then."""
+    for place in range(len(candidates)):
+        if blocks.alike[in_block[place]] == 0:
+            prefetch(constraints.start, blocks.first[in_block[place]] + candidates[place])
+    for place in range(len(candidates)):
+        kinds, first, last = constraints_of(constraints, blocks, in_block[place], candidates[place])
+        prefetch(constraints.bounds, 2 * first)
+        prefetch(constraints.bounds, 2 * last - 1)
+        prefetch(constraints.kind, kinds)
+    for place in range(len(candidates)):
+        kinds, first, last = constraints_of(constraints, blocks, in_block[place], candidates[place])
+        held[count] = blocks.first[in_block[place]] + candidates[place]
+        if holds_alike(constraints, rows, kinds, first, last, row):
+            count += 1
+    return count

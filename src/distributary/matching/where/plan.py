@@ -104,6 +104,10 @@ def plan(
     leading = _leading(grouped, flat.start, order, often.constraint)
     group, grouped_by = _groups(flat.attribute, leading, often.constraint, worth_a_group)
     grouped_by, lead_often, lead = _lead(flat, grouped, group, grouped_by, often.constraint)
+    covered = _covered(flat, of_constraint, grouped, group, grouped_by)
+    order = np.lexsort(
+        (np.where(key, -1.0, np.where(covered, 1.0 + flat.attribute, often.constraint)), of_constraint)
+    )
     by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
@@ -295,6 +299,23 @@ def _groups(attribute: Ints, leading: Longs, often: Floats, worth: float) -> tup
     grouped_by = np.empty((int(group.max()) + 1, GROUPED_BY), np.int32)
     grouped_by[group] = attributes
     return group, grouped_by
+
+
+def _covered(
+    flat: FlatConditions, of_constraint: Longs, grouped: Longs, group: Longs, grouped_by: Ints
+) -> Flags:
+    """Which constraints the bitsets of their group see.
+
+    They come last in a conjunction, by attribute: what is left to check is checked first, and the
+    conjunctions of most blocks are alike (see `blocks`).
+    """
+    group_of = np.full(len(flat.owner), len(grouped_by), np.int64)
+    group_of[grouped] = group
+    attributes = np.concatenate([grouped_by, np.full((1, GROUPED_BY), -1, np.int32)])
+    covered = np.zeros(len(of_constraint), np.bool_)
+    for rank in range(GROUPED_BY):
+        covered |= flat.attribute == attributes[group_of[of_constraint], rank]
+    return covered
 
 
 def _numbered(attributes: Ints) -> Longs:

@@ -155,7 +155,7 @@ class SegmentConditions:
 
 
 CONDITION_TYPES = (
-    *(np.int32, np.int32, np.uint8, np.float64, np.float64, np.uint8, np.float64, np.float64),
+    *(np.int32, np.int32, np.float64, np.uint8, np.float64, np.float64),
     *(np.int32, np.int64, np.uint8, np.int32, np.int32, np.bool_),
     np.uint8,
 )
@@ -183,22 +183,20 @@ def bound_conditions(words: Longs, at: int) -> BoundConditions:
         Constraints(
             array_at(words, at, np.int32),
             array_at(words, at + 1, np.int32),
-            array_at(words, at + 2, np.uint8),
-            array_at(words, at + 3, np.float64),
+            array_at(words, at + 2, np.float64),
+            array_at(words, at + 3, np.uint8),
             array_at(words, at + 4, np.float64),
-            array_at(words, at + 5, np.uint8),
-            array_at(words, at + 6, np.float64),
-            array_at(words, at + 7, np.float64),
+            array_at(words, at + 5, np.float64),
         ),
         Texts(
-            array_at(words, at + 8, np.int32),
-            array_at(words, at + 9, np.int64),
-            array_at(words, at + 10, np.uint8),
-            array_at(words, at + 11, np.int32),
-            array_at(words, at + 12, np.int32),
-            array_at(words, at + 13, np.bool_),
+            array_at(words, at + 6, np.int32),
+            array_at(words, at + 7, np.int64),
+            array_at(words, at + 8, np.uint8),
+            array_at(words, at + 9, np.int32),
+            array_at(words, at + 10, np.int32),
+            array_at(words, at + 11, np.bool_),
         ),
-        array_at(words, at + 14, np.uint8),
+        array_at(words, at + 12, np.uint8),
     )
 
 

@@ -150,10 +150,8 @@ def _fetch(number: int, live: LiveSlots, first: Ints, constraints: Constraints, 
     for slot in slots:
         if live.home[slot] == number:
             start = constraints.start[first[live.place[slot]]]
-            prefetch(constraints.attribute, start)
-            prefetch(constraints.tag, start)
-            prefetch(constraints.low, start)
-            prefetch(constraints.high, start)
+            prefetch(constraints.kind, start)
+            prefetch(constraints.bounds, 2 * start)
 
 
 @inlined
