@@ -4,7 +4,7 @@ A lookup in large tables waits for memory most of its time. Kernels therefore wo
 and ask in each step for what the next will read, so that the processor fetches all of it at once. And short
 texts are compared and copied eight bytes at a time.
 
-None of these functions checks a bound: the caller knows that the bytes are there. `prefetch` may be given any
+None of the words checks a bound: the caller knows that the bytes are there. `prefetch` may be given any
 place, for what is not there is not fetched.
 """
 
@@ -12,15 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from distributary.kernel import Bytes, kernel
+
 WORD = 8
 """Bytes that are loaded or stored at once."""
 
 _WORD = ir.IntType(8 * WORD)
+
+LENGTH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+WORD_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -89,3 +95,28 @@ def _address(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     array = context.make_array(signature.args[0])(context, builder, arguments[0])
     index = context.cast(builder, arguments[1], signature.args[1], types.intp)
     return builder.gep(array.data, [index])
+
+
+@kernel
+def hash_words(data: Bytes, start: int, end: int) -> np.uint64:
+    """A 64-bit hash of `data[start:end]`, eight bytes at a time; all of its bits are good."""
+    state = np.uint64(end - start) * LENGTH_FACTOR
+    at = start
+    while at + WORD <= end:
+        state = (state ^ load_word(data, at)) * WORD_FACTOR
+        state ^= state >> np.uint64(32)
+        at += WORD
+    if at < end:
+        # The last word: what is left, of a long text together with some of what was read before.
+        if end - start >= WORD:
+            rest = load_word(data, end - WORD)
+        elif at + WORD <= len(data):
+            rest = load_word(data, at) & ((np.uint64(1) << np.uint64(8 * (end - at))) - np.uint64(1))
+        else:
+            rest = np.uint64(0)
+            for place in range(at, end):
+                rest |= np.uint64(data[place]) << np.uint64(8 * (place - at))
+        state = (state ^ rest) * WORD_FACTOR
+        state ^= state >> np.uint64(32)
+    state *= LENGTH_FACTOR
+    return state ^ (state >> np.uint64(32))

@@ -7,7 +7,9 @@ The modules of `PathClasses`, the default, in reading order:
 - `expressions`: filters as a table of shared expressions; `evaluate`: the kernels that evaluate it exactly
 - `bounds`: what can be told about whole paths of a summary at once
 - `routes`, `trie`: how a filter is entered by a document, and all such routes of a segment as arrays
-- `candidates`: what a document's values ask about; `follow`: which of those routes lead to the value
+- `walk`, `ways`: where routes lead, on whole paths of a summary and on its classes
+- `keys`, `ranges`: what a document's values ask about; `postings`: the filters behind that, listed by layout
+- `follow`: which of those routes lead to the value; `joints`: filters with two values
 - `workspace`: what is kept of a segment and of documents from one batch to the next
 - `classes`: `PathClasses` itself, which puts these together
 

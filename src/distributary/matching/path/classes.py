@@ -27,21 +27,27 @@ from distributary.kernel import Floats, Ints, Longs, Words, kernel, uncounted, w
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
-from distributary.matching.path import bounds, candidates, evaluate, follow
+from distributary.matching.path import bounds, evaluate, follow
 from distributary.matching.path.bounds import ALL, NONE, STAMP
-from distributary.matching.path.evaluate import ExpressionTable, check_pairs
+from distributary.matching.path.evaluate import ExpressionTable
 from distributary.matching.path.expressions import Expressions
-from distributary.matching.path.follow import SummaryWalk
+from distributary.matching.path.follow import Posted
 from distributary.matching.path.forest import Forest, LabelCodes, grove
+from distributary.matching.path.joints import NO_JOINT, JointMarks, joint_holds
+from distributary.matching.path.keys import KeyHits, find_keys
+from distributary.matching.path.postings import DOUBT, POSITION, SEVERAL, LayoutPostings
+from distributary.matching.path.ranges import TreeValues, gather_values
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
-from distributary.matching.path.trie import Trie, TrieBuilder
+from distributary.matching.path.trie import TrieBuilder
 from distributary.matching.path.verifier import passes_rest, rests
+from distributary.matching.path.walk import DOCUMENT, OPEN, REACH_STAMP, SURE, SummaryWalk
+from distributary.matching.path.ways import LEADS, NO_ROOM, UNDECIDED
 from distributary.matching.path.workspace import (
-    DOCUMENT,
     HELD,
     OPEN_STILL,
     UNKNOWN,
+    CheckedFilters,
     KeptSearches,
     Layouts,
     SpareWorkspaces,
@@ -79,14 +85,16 @@ class PathClasses(CompiledIndex[PathFilter]):
         for position in order:
             routes = [route_of(branch, expressions) for branch in filters[position].branches]
             for route in routes:
-                trie.add(position, route)
+                # A filter of several branches may hold by another than the one that is checked.
+                trie.add(position, route if len(routes) == 1 else route._replace(second=None))
             if not all(route.exact for route in routes):
                 doubtful.append(position)
         structural = np.array([len(expressions)])
         exact = np.full(len(filters), NOT_COMPILED, np.int32)
         for position in doubtful:
             exact[position] = expressions.of_filter(filters[position])
-        return {**trie.compiled(), "exact": exact, "rest": rests(filters), "structural": structural}
+        checks = {"exact": exact, "rest": rests(filters), "structural": structural}
+        return {**trie.joints(len(filters)), **trie.compiled(), **checks}
 
     def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
         """As in a batch; without a document there is nothing to find."""
@@ -103,120 +111,213 @@ class PathClasses(CompiledIndex[PathFilter]):
         return found
 
     def _search(self, workspace: Workspace, batch: EventBatch) -> Pairs:
-        arrays, table = workspace.arrays, workspace.table
+        arrays = workspace.arrays
         trees = grove(batch, bool(arrays["text_asked"][0]))
         if not len(trees.rows):
             return Pairs.none()
         codes, serial = trees.codes(workspace.codes), workspace.serial
         workspace.serial += len(trees.rows)
-        of_entry, entries = _match(
-            table,
-            workspace.trie,
+        rows, positions, open_rows, open_positions = _match(
+            workspace.posted,
+            trees.rows,
             trees.forest,
             trees.summaries(self.share),
             trees.numbers,
             codes,
             workspace.kept,
+            workspace.checks,
             workspace.longest,
             serial,
         )
-        positions = entries >> 1
-        passed = entries & 1 == 0
-        doubtful = np.flatnonzero(~passed)
-        if len(doubtful):
-            # Those of a tree together, and neighbours in the table one after another.
-            doubtful = doubtful[np.lexsort((positions[doubtful], of_entry[doubtful]))]
-            wanted = arrays["exact"][positions[doubtful]]
-            compiled = wanted != NOT_COMPILED
-            checked = doubtful[compiled]
-            passed[checked] = check_pairs(
-                of_entry[checked],
-                wanted[compiled],
-                table,
-                trees.forest,
-                trees.numbers,
-                codes,
-                workspace.checked,
-                serial,
-                workspace.longest,
-            )
-            passed[doubtful[~compiled]] = True
-            rest = doubtful[passed[doubtful] & (~compiled | arrays["rest"][positions[doubtful]])]
-            rows = trees.rows[of_entry[rest]].tolist()
-            passed[rest] = passes_rest(arrays, batch, rows, positions[rest].tolist())
-        return Pairs(trees.rows[of_entry[passed]], positions[passed])
+        if len(open_rows):
+            passed = passes_rest(arrays, batch, open_rows.tolist(), open_positions.tolist())
+            rows = np.concatenate([rows, open_rows[passed]])
+            positions = np.concatenate([positions, open_positions[passed]])
+        return Pairs(rows, positions)
 
 
 @kernel
 def _match(
-    table: ExpressionTable,
-    trie: Trie,
+    posted: Posted,
+    rows: Ints,
     forest: Forest,
     summaries: Summaries,
     numbers: Floats,
     codes: LabelCodes,
     kept: KeptSearches,
+    checks: CheckedFilters,
     longest: int,
     serial: int,
-) -> tuple[Ints, Ints]:
-    """What every tree finds, summary by summary: for each entry found, its tree and the entry.
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """What every tree finds, summary by summary: rows and positions, and again those to be evaluated in full.
 
     Trees and summaries have serial numbers from `serial` on, by which what is kept of them is told apart.
     """
-    trees, filters = len(forest.first) - 1, len(kept.seen)
-    masks = np.empty(1 << 14, np.uint64)
-    entries, used = np.empty(64, np.int32), np.zeros(1, np.int64)
-    low = np.zeros(trees + 1, np.int64)  # by turn: its first entry
+    masks, node_masks = np.empty(1 << 14, np.uint64), np.empty(1 << 12, np.uint64)
+    out, opened = np.empty((2, 1 << 12), np.int32), np.empty((2, 64), np.int32)
+    counts = np.zeros(2, np.int64)
     held = np.empty(1 << 10, np.int32)
     zero: Any = np.int64(0)
     held_count, current = zero, zero - 1
-    turns = np.argsort(summaries.of_tree).astype(np.int32)
-    for turn in range(trees):
-        tree = zero + turns[turn]
+    found = follow.FoundFilters(kept.seen, kept.entries, np.zeros(1, np.int64))
+    for turn, tree in enumerate(np.argsort(summaries.of_tree)):
         if summaries.of_tree[tree] != current:
             # Trees of one summary follow one another, and share what does not depend on values.
             current = zero + summaries.of_tree[tree]
-            walk, layout = _begin_walk(current, serial, summaries, codes, kept)
-            masks, held, held_count = _find_plain(table, trie, walk, layout, kept.layouts, masks, held)
-        # A tree finds a position at most twice, so this is room enough for all it can find.
-        entries = with_room(entries, used[0], 2 * filters)
-        found = follow.FoundFilters(kept.several, kept.seen, entries, used)
+            walk = _begin_walk(current, serial, summaries, codes, kept, posted.lists)
+            masks, held, held_count = _find_plain(posted, walk, kept.layouts, masks, held)
+        found.used[0] = 0
         _emit_held(held, held_count, serial + turn, found)
         begin, stop = forest.first[tree], forest.first[tree + 1]
         label, of_node = forest.label[begin:stop], summaries.of_node[begin:stop]
-        values = evaluate.values_of(forest, numbers, begin, stop)
-        members = candidates.gather_members(of_node, len(walk.classes), values)
-        asked = candidates.find_equalities(
-            serial + tree,
-            longest,
-            table,
-            trie,
-            kept.keys,
-            codes,
-            label,
-            of_node,
-            walk.classes,
-            values,
-            kept.hits,
+        nodes = evaluate.values_of(forest, numbers, begin, stop)
+        hits = find_keys(
+            serial + tree, longest, posted.table, posted.keys, codes, label, of_node, walk.classes, nodes
         )
-        masks = follow.follow(serial + turn, asked, table, trie.states, walk, members, masks, found)
-        size = walk.bounds.paths.size
-        asked = candidates.find_tests(trie, kept.keys, walk.subject, members, walk.classes, size)
-        masks = follow.follow(serial + turn, asked, table, trie.states, walk, members, masks, found)
-        used[0] = low[turn + 1] = _without_doubt(entries, low[turn], used[0], serial + turn, kept)
-    return np.repeat(turns, np.diff(low)), entries[: used[0]].copy()
+        values = gather_values(of_node, walk.classes, nodes, longest)
+        masks = follow.follow_keys(serial + turn, hits, posted, walk, values, masks, found)
+        masks = follow.follow_tests(serial + turn, posted, walk, values, masks, found)
+        out, opened = _room_for(out, counts[0], found.used[0]), _room_for(opened, counts[1], found.used[0])
+        doubtful = _certain(found, serial + turn, rows[tree], out, counts)
+        if doubtful:
+            order, low = evaluate.order_by_code(label, codes)
+            subject = evaluate.Subject(serial + tree, forest.parent[begin:stop], order, low, nodes)
+            masks, doubtful = _check_joints(
+                doubtful,
+                found,
+                checks,
+                posted,
+                hits,
+                subject,
+                walk,
+                values,
+                longest,
+                masks,
+                rows[tree],
+                out,
+                counts,
+            )
+            node_masks = _check(
+                doubtful,
+                found,
+                posted.table,
+                subject,
+                kept.checked,
+                node_masks,
+                checks,
+                rows[tree],
+                out,
+                opened,
+                counts,
+            )
+    return (
+        out[0, : counts[0]].copy(),
+        out[1, : counts[0]].copy(),
+        opened[0, : counts[1]].copy(),
+        opened[1, : counts[1]].copy(),
+    )
 
 
 @kernel
-def _without_doubt(entries: Ints, start: int, end: int, turn: int, kept: KeptSearches) -> int:
-    """Leave out what was in doubt before it was found for certain; where the entries end then."""
-    for at in range(start, end):
-        position = entries[at] >> 1
-        certain = not entries[at] & 1
-        if certain or not kept.several[position] or kept.seen[position] == 2 * turn:
-            entries[start] = entries[at]
-            start += 1
-    return start
+def _room_for(pairs: Ints, used: int, more: int) -> Ints:
+    """The pairs, or a larger copy of them, with room for more."""
+    if used + more <= pairs.shape[1]:
+        return pairs
+    larger = np.empty((2, 2 * pairs.shape[1] + more), np.int32)
+    larger[:, :used] = pairs[:, :used]
+    return larger
+
+
+@uncounted
+def _certain(found: follow.FoundFilters, turn: int, row: int, out: Ints, counts: Longs) -> int:
+    """Write what was found for certain, and move to the front what is in doubt still; how much that is."""
+    doubtful: Any = np.int64(0)
+    to: Any = np.int64(counts[0])
+    for at in range(found.used[0]):
+        entry = found.entries[at]
+        if not entry & DOUBT:
+            out[0, to], out[1, to] = row, entry >> POSITION
+            to += 1
+        elif not entry & SEVERAL or found.seen[entry >> POSITION] == 2 * turn:
+            found.entries[doubtful] = entry
+            doubtful += 1
+    counts[0] = to
+    return doubtful  # type: ignore[no-any-return]
+
+
+@kernel
+def _check_joints(
+    doubtful: int,
+    found: follow.FoundFilters,
+    checks: CheckedFilters,
+    posted: Posted,
+    hits: KeyHits,
+    subject: evaluate.Subject,
+    walk: SummaryWalk,
+    values: TreeValues,
+    longest: int,
+    masks: Words,
+    row: int,
+    out: Ints,
+    counts: Longs,
+) -> tuple[Words, int]:
+    """Decide those of two values; gives the masks, and how much is left in doubt, moved to the front."""
+    left: Any = np.int64(0)
+    marks = JointMarks(np.zeros(len(subject.parent), np.int32), np.zeros(len(walk.classes), np.int32))
+    for at in range(doubtful):
+        entry = found.entries[at]
+        place = checks.joints.of_filter[entry >> POSITION]
+        leads = UNDECIDED
+        if place != NO_JOINT:
+            leads = NO_ROOM
+        while leads == NO_ROOM:
+            leads = joint_holds(
+                place, checks.joints, posted, hits, subject, walk, values, longest, marks, at + 1, masks
+            )
+            if leads == NO_ROOM:
+                masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
+        if leads == UNDECIDED:
+            found.entries[left] = entry
+            left += 1
+        elif leads == LEADS:
+            out[0, counts[0]], out[1, counts[0]] = row, entry >> POSITION
+            counts[0] += 1
+    return masks, left
+
+
+@kernel
+def _check(
+    doubtful: int,
+    found: follow.FoundFilters,
+    table: ExpressionTable,
+    subject: evaluate.Subject,
+    checked: evaluate.Evaluated,
+    masks: Words,
+    checks: CheckedFilters,
+    row: int,
+    out: Ints,
+    opened: Ints,
+    counts: Longs,
+) -> Words:
+    """Write of what is in doubt what holds for the tree, as what is open where there is a rest; the masks."""
+    exact, rest = checks.exact, checks.rest
+    checked.used[0] = 0
+    for at in range(doubtful):
+        position = found.entries[at] >> POSITION
+        wanted = exact[position]
+        if wanted != NOT_COMPILED:
+            evaluate.forget_many(checked)
+            while not evaluate.work_out(wanted, table, subject, checked, masks):
+                masks = evaluate.with_words(masks, checked, subject)
+            if not evaluate.holds_at(masks, checked.place[wanted], 0):
+                continue
+        if wanted == NOT_COMPILED or rest[position]:
+            opened[0, counts[1]], opened[1, counts[1]] = row, position
+            counts[1] += 1
+        else:
+            out[0, counts[0]], out[1, counts[0]] = row, position
+            counts[0] += 1
+    return masks
 
 
 @uncounted
@@ -227,55 +328,55 @@ def _emit_held(held: Ints, count: int, turn: int, found: follow.FoundFilters) ->
 
 @kernel
 def _begin_walk(
-    number: int, serial: int, summaries: Summaries, codes: LabelCodes, kept: KeptSearches
-) -> tuple[SummaryWalk, int]:
-    """A summary in the segment's codes, with what is known of its layout; and the layout's number."""
+    number: int,
+    serial: int,
+    summaries: Summaries,
+    codes: LabelCodes,
+    kept: KeptSearches,
+    lists: LayoutPostings,
+) -> SummaryWalk:
+    """A summary in the segment's codes, with what is known of its layout."""
     low, high = summaries.first[number], summaries.first[number + 1]
     label, parent = summaries.label[low:high], summaries.parent[low:high]
     order, code_low = evaluate.order_by_code(label, codes)
     subject = evaluate.Subject(serial + number, parent, order, code_low, evaluate.no_values())
     classes, paths = bounds.lay_out(label, parent, codes)
-    layout = find_layout(paths, codes, kept.layouts) if paths.size else 0
+    layout = find_layout(paths, codes, kept.layouts, lists) if paths.size else 0
     evaluated = kept.evaluated
     evaluated.used[0] = 0
     lacking = ~np.uint64(0)
     for code in range(codes.size):
         if code_low[code] < code_low[code + 1]:
             lacking &= ~(np.uint64(1) << np.uint64(code & 63))
-    known = bounds.Bounds(kept.layouts.masks[layout], evaluated.stack, paths, kept.layouts.stamp[layout])
-    chain, line = np.empty(1 << 12, np.int32), np.empty(follow.MAX_LINE, np.int32)
-    reach = kept.layouts.reach[layout]
-    return SummaryWalk(classes, subject, known, reach, evaluated, lacking, chain, line), layout
+    stamp = kept.layouts.stamp[layout]
+    known = bounds.Bounds(kept.masks, evaluated.stack, paths, stamp)
+    # The route of the document's own state leads to the document.
+    kept.reach[0, REACH_STAMP], kept.reach[0, SURE], kept.reach[0, OPEN] = stamp, DOCUMENT, DOCUMENT
+    return SummaryWalk(classes, subject, known, kept.reach, evaluated, lacking, kept.chain, kept.line, layout)
 
 
 @kernel
 def _find_plain(
-    table: ExpressionTable,
-    trie: Trie,
-    walk: SummaryWalk,
-    layout: int,
-    layouts: Layouts,
-    masks: Words,
-    held: Ints,
+    posted: Posted, walk: SummaryWalk, layouts: Layouts, masks: Words, held: Ints
 ) -> tuple[Words, Ints, int]:
     """List the entries without a value that hold for a summary; gives the masks, the list and its length."""
-    plain, counts = layouts.plain[layout], layouts.plain_count[layout]
+    plain, counts = layouts.plain[walk.layout], layouts.plain_count[walk.layout]
     if not walk.bounds.paths.size:
         # No layout: every entry is open.
         plain, counts = np.empty(len(plain), np.int32), np.full(2, UNKNOWN, np.int32)
     if counts[HELD] == UNKNOWN:
-        _decide_plain(table, trie, walk, plain, counts)
+        _decide_plain(posted, walk, plain, counts)
     held = with_room(held, 0, counts[HELD] + counts[OPEN_STILL])
     state = np.zeros(2, np.int64)
-    while not _hold_plain(state, table, trie, walk, plain, counts, masks, held):
+    while not _hold_plain(state, posted, walk, plain, counts, masks, held):
         masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
     return masks, held, state[1]
 
 
 @uncounted
-def _decide_plain(table: ExpressionTable, trie: Trie, walk: SummaryWalk, plain: Ints, counts: Ints) -> None:
+def _decide_plain(posted: Posted, walk: SummaryWalk, plain: Ints, counts: Ints) -> None:
     """Tell by the paths alone which entries without a value hold, and which remain open."""
-    low, known = walk.subject.low, walk.bounds
+    low, known, trie = walk.subject.low, walk.bounds, posted.trie
     held, opened = 0, 0
     for code in range(len(trie.plain_low) - 1):
         if low[code] == low[code + 1]:
@@ -286,11 +387,11 @@ def _decide_plain(table: ExpressionTable, trie: Trie, walk: SummaryWalk, plain: 
             if known.paths.size:
                 expression = trie.plain_expression[at]
                 if known.masks[expression, STAMP] != known.stamp:
-                    bounds.work_out_bounds(expression, known, table.rows)
+                    bounds.work_out_bounds(expression, known, posted.table.rows)
                 if known.masks[expression, NONE] & DOCUMENT:
                     continue
                 if known.masks[expression, ALL] & DOCUMENT:
-                    plain[held] = trie.plain_entry[at]
+                    plain[held] = posted.packed.plain[at]
                     held += 1
                     continue
             opened += 1
@@ -301,8 +402,7 @@ def _decide_plain(table: ExpressionTable, trie: Trie, walk: SummaryWalk, plain: 
 @uncounted
 def _hold_plain(
     state: Longs,
-    table: ExpressionTable,
-    trie: Trie,
+    posted: Posted,
     walk: SummaryWalk,
     plain: Ints,
     counts: Ints,
@@ -319,15 +419,16 @@ def _hold_plain(
         seen += 1
         listed = seen
     while seen < counts[HELD] + counts[OPEN_STILL]:
+        evaluate.forget_many(walk.evaluated)
         at = plain[len(plain) - 1 - (seen - counts[HELD])]
-        expression = trie.plain_expression[at]
+        expression = posted.trie.plain_expression[at]
         if walk.evaluated.stamp[expression] != walk.subject.number and not evaluate.work_out(
-            expression, table, walk.subject, walk.evaluated, masks
+            expression, posted.table, walk.subject, walk.evaluated, masks
         ):
             state[0], state[1] = seen, listed
             return False
         if evaluate.holds_at(masks, walk.evaluated.place[expression], 0):
-            held[listed] = trie.plain_entry[at]
+            held[listed] = posted.packed.plain[at]
             listed += 1
         seen += 1
     state[0], state[1] = seen, listed

@@ -23,13 +23,13 @@ from distributary.kernel import (
     Ints,
     Longs,
     Words,
-    hash_bytes,
     inlined,
     kernel,
     same_text,
     sealed,
     uncounted,
 )
+from distributary.matching.memory import hash_words
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.forest import TEXT_CODE, Forest, LabelCodes
 
@@ -62,12 +62,8 @@ class NodeValues(NamedTuple):
     start: Longs
     end: Longs
     data: Bytes
-    ordered: Floats
-    """The numbers again, and the hashes of the strings, in the order of a `Subject`; for who evaluates there.
-
-    A string that is longer than every literal may have any hash.
-    """
     hashes: Words
+    """The hashes of strings. One that is compared with no literal, or longer than all, may have any hash."""
 
 
 class Subject(NamedTuple):
@@ -96,13 +92,16 @@ class Evaluated(NamedTuple):
     code_stamp: Ints
     code_place: Longs
     """The same for the nodes that a code accepts."""
+    state_stamp: Ints
+    state_place: Longs
+    """The same for the nodes that the route to a state leads to (see `ways`)."""
     stack: Ints
     used: Longs
     """How many words of masks are in use, in its only place."""
 
 
 MOST_WORDS = 1 << 22
-"""How many words of masks are kept; what one expression needs may be more."""
+"""How many words of masks are kept; what one question needs may be more."""
 NOWHERE = -1
 READY, EMPTY = -1, -2
 """Instead of an operand that must be worked out first: none is missing; it holds for no node anyhow."""
@@ -139,13 +138,15 @@ def order_by_code(label: Ints, codes: LabelCodes) -> tuple[Ints, Ints]:
 
 
 @kernel
-def nothing_evaluated(count: int, codes: int) -> Evaluated:
-    """An empty memory for that many expressions. A filter's length bounds how deep its expressions nest."""
+def nothing_evaluated(count: int, codes: int, states: int) -> Evaluated:
+    """An empty memory for so many expressions. A filter's length bounds how deep its expressions nest."""
     return Evaluated(
         np.full(count, -1, np.int32),
         np.full(count, NOWHERE, np.int64),
         np.full(codes, -1, np.int32),
         np.full(codes, NOWHERE, np.int64),
+        np.full(states, -1, np.int32),
+        np.full(states, NOWHERE, np.int64),
         np.empty(1 << 14, np.int32),
         np.zeros(1, np.int64),
     )
@@ -155,7 +156,7 @@ def nothing_evaluated(count: int, codes: int) -> Evaluated:
 def no_values() -> NodeValues:
     """In place of values, where no expression asks for one."""
     longs, floats = np.empty(0, np.int64), np.empty(0, np.float64)
-    return NodeValues(floats, longs, longs, np.empty(0, np.uint8), floats, np.empty(0, np.uint64))
+    return NodeValues(floats, longs, longs, np.empty(0, np.uint8), np.empty(0, np.uint64))
 
 
 @inlined
@@ -174,6 +175,16 @@ def with_words(masks: Words, evaluated: Evaluated, subject: Subject) -> Words:
 
 
 @uncounted
+def forget_many(evaluated: Evaluated) -> None:
+    """Forget all masks when they are many, so that they never need more memory. No place may be in use."""
+    if evaluated.used[0] > MOST_WORDS:
+        evaluated.stamp[:] = -1
+        evaluated.code_stamp[:] = -1
+        evaluated.state_stamp[:] = -1
+        evaluated.used[0] = 0
+
+
+@uncounted
 def work_out(
     wanted: int, table: ExpressionTable, subject: Subject, evaluated: Evaluated, masks: Words
 ) -> bool:
@@ -183,11 +194,6 @@ def work_out(
     words = (len(subject.parent) + 63) >> 6
     rows, low, number = table.rows, subject.low, subject.number
     stamp, place, stack, used = evaluated.stamp, evaluated.place, evaluated.stack, evaluated.used
-    if used[0] > MOST_WORDS:
-        # Nobody holds a place in the masks between two calls: forget them rather than need ever more memory.
-        stamp[:] = -1
-        evaluated.code_stamp[:] = -1
-        used[0] = 0
     stack[0] = wanted
     depth = 1
     while depth:
@@ -326,21 +332,20 @@ def _set_compared(
     hashed, low, high = np.uint64(0), 0, 0
     if relation <= kinds.STRING_UNEQUAL:
         low, high = table.string_offsets[literal], table.string_offsets[literal + 1]
-        hashed = hash_bytes(table.string_bytes, low, high)
+        hashed = hash_words(table.string_bytes, low, high)
     for place in range(subject.low[code], subject.low[code + 1]):
+        node = order[place]
         if relation <= kinds.STRING_UNEQUAL:
-            passed = values.hashes[place] == hashed
+            passed = values.hashes[node] == hashed
             if passed:
-                node = order[place]
                 passed = same_text(
                     table.string_bytes, low, high, values.data, values.start[node], values.end[node]
                 )
             passed = passed == (relation == kinds.STRING_EQUAL)
         else:
-            passed = compares(relation, values.ordered[place], table.numbers[literal])
+            passed = compares(relation, values.numbers[node], table.numbers[literal])
         if passed:
             any_node = True
-            node = order[place]
             mask[node >> 6] |= np.uint64(1) << np.uint64(node & 63)
     return any_node
 
@@ -363,25 +368,17 @@ def compares(relation: int, value: float, bound: float) -> bool:
 
 @kernel
 def values_of(forest: Forest, numbers: Floats, begin: int, stop: int) -> NodeValues:
-    """The values of the nodes from `begin` up to `stop`, in document order only."""
+    """The values of the nodes from `begin` up to `stop`, with room for their hashes."""
     start, end = forest.start[begin:stop], forest.end[begin:stop]
-    return NodeValues(
-        numbers[begin:stop], start, end, forest.data, np.empty(0, np.float64), np.empty(0, np.uint64)
-    )
+    return NodeValues(numbers[begin:stop], start, end, forest.data, np.zeros(stop - begin, np.uint64))
 
 
 @kernel
-def ordered_values(values: NodeValues, order: Ints, longest: int) -> NodeValues:
-    """The values, in the order of a `Subject` too; `longest` is the length of the longest literal."""
-    ordered, hashes = np.empty(len(order), np.float64), np.empty(len(order), np.uint64)
-    of_node = np.zeros(len(values.start), np.uint64)
-    for node in range(len(of_node)):
-        start, end = values.start[node], values.end[node]
-        if end - start <= longest:
-            of_node[node] = hash_bytes(values.data, start, end)
-    for place in range(len(order)):
-        ordered[place], hashes[place] = values.numbers[order[place]], of_node[order[place]]
-    return NodeValues(values.numbers, values.start, values.end, values.data, ordered, hashes)
+def hash_values(values: NodeValues, longest: int) -> None:
+    """Hash all strings but those that are longer than every literal."""
+    for node in range(len(values.start)):
+        if values.end[node] - values.start[node] <= longest:
+            values.hashes[node] = hash_words(values.data, values.start[node], values.end[node])
 
 
 @kernel
@@ -408,10 +405,12 @@ def check_pairs(
         tree: Any = np.int64(trees[pair])
         begin, stop = forest.first[tree], forest.first[tree + 1]
         order, low = order_by_code(forest.label[begin:stop], codes)
-        values = ordered_values(values_of(forest, numbers, begin, stop), order, longest)
+        values = values_of(forest, numbers, begin, stop)
+        hash_values(values, longest)
         subject = Subject(serial + tree, forest.parent[begin:stop], order, low, values)
         evaluated.used[0] = 0
         while pair < len(trees) and trees[pair] == tree:
+            forget_many(evaluated)
             while not work_out(wanted[pair], table, subject, evaluated, masks):
                 masks = with_words(masks, evaluated, subject)
             passed[pair] = holds_at(masks, evaluated.place[wanted[pair]], 0)

@@ -1,8 +1,8 @@
 """Following routes: does the chain of a filter lead from the document down to a class that has its value?
 
-A filter found by a value stands at a state of the trie. Its route is first tried on whole paths of the
-summary, in a few machine words (see `bounds`), and only where that leaves it open on the line of classes from
-the document down to the class that has the value.
+A filter found by a value stands at a state of the trie. Its posting says to which paths of the summary
+its route leads for certain, and to which it may (see `postings`). Only where that leaves it open, the route
+is followed along the line of classes from the document down to a class that has the value.
 """
 
 from __future__ import annotations
@@ -11,58 +11,62 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Flags, Ints, Longs, Words, kernel, uncounted
-from distributary.matching.path import bounds, candidates, evaluate
+from distributary.kernel import Floats, Ints, Longs, Words, inlined, kernel, uncounted
+from distributary.matching.memory import prefetch
+from distributary.matching.path import bounds, evaluate
 from distributary.matching.path import expressions as kinds
-from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
+from distributary.matching.path.keys import KEY_HIGH, KEY_LOW, KeyHits, PathKeys
+from distributary.matching.path.postings import (
+    DOUBT,
+    LIST_COLUMNS,
+    LIST_HIGH,
+    LIST_LOW,
+    LIST_STAMP,
+    LISTED,
+    LISTED_COLUMNS,
+    POSITION,
+    SEVERAL,
+    LayoutPostings,
+    PackedPostings,
+    list_postings,
+)
+from distributary.matching.path.ranges import TreeValues, class_passes, first_beyond, paths_passing
+from distributary.matching.path.trie import RELATIONS, Trie
+from distributary.matching.path.walk import OPEN, SURE, SummaryWalk
+from distributary.matching.path.ways import ASTRAY, LEADS, NO_ROOM, UNDECIDED, route_leads, work_out_classes
 
-MAX_LINE = 64
-"""Classes this deep are left to the check: a route is followed in the bits of one word."""
-
-ASTRAY, LEADS, UNDECIDED, NO_ROOM = range(4)
-"""Whether a route leads to a class; or that the masks have no room to work that out."""
-
-SURE, OPEN, REACH_STAMP = range(3)
-"""The columns of `reach`, by state, when its stamp is that of the paths: the paths of which its route leads
-to every class, and those of which it may lead to some."""
+TRIED = 2
+"""So many classes that pass are tried by themselves before all classes are looked at together."""
 
 
 class FoundFilters(NamedTuple):
-    """The entries found: twice a filter's position, plus one when what it finds has to be checked.
+    """The packed entries found for one tree (see `postings`).
 
-    Each position is found for certain once per tree at most, and in doubt once before that.
+    Each position is found for certain once at most, and in doubt once before that.
     """
 
-    several: Flags
-    """By position: whether it has several routes, and so may be found by one after another."""
     seen: Longs
-    """By such a position: twice the turn of the tree that last found it, plus one when that was certain."""
+    """By position of several routes: twice the turn of the tree that last found it, plus one for certain."""
     entries: Ints
     used: Longs
     """How many entries there are, in its only place."""
 
 
-class SummaryWalk(NamedTuple):
-    """One summary in a segment's codes, and what has been worked out about it."""
+class Posted(NamedTuple):
+    """What following routes reads of a segment, and the lists that it makes of it."""
 
-    classes: Ints
-    """By class: OWN, WILDCARD, PARENT, DEPTH and PATH of `bounds`."""
-    subject: evaluate.Subject
-    bounds: bounds.Bounds
-    reach: Words
-    evaluated: evaluate.Evaluated
-    lacking: np.uint64
-    """A bit for each label that no class has (see `routes.label_bit`)."""
-    chain: Ints
-    """Room for the states of a route, and in `line` for the classes above a class."""
-    line: Ints
+    table: evaluate.ExpressionTable
+    trie: Trie
+    keys: PathKeys
+    packed: PackedPostings
+    lists: LayoutPostings
 
 
-@uncounted
+@inlined
 def emit(entry: int, turn: int, found: FoundFilters) -> None:
     """Note an entry unless its filter was found for this tree already."""
-    position, certain = entry >> 1, 1 - (entry & 1)
-    if found.several[position]:
+    if entry & SEVERAL:
+        position, certain = entry >> POSITION, 1 - (entry & DOUBT)
         if found.seen[position] >= 2 * turn + certain:
             return
         found.seen[position] = 2 * turn + certain
@@ -71,169 +75,213 @@ def emit(entry: int, turn: int, found: FoundFilters) -> None:
 
 
 @kernel
-def follow(
+def follow_keys(
     turn: int,
-    asked: candidates.Candidates,
-    table: evaluate.ExpressionTable,
-    states: Ints,
+    hits: KeyHits,
+    posted: Posted,
     walk: SummaryWalk,
-    members: candidates.ClassMembers,
+    values: TreeValues,
     masks: Words,
     found: FoundFilters,
 ) -> Words:
-    """Emit the candidates whose route leads to a class that has the value; gives the masks."""
-    if len(asked.runs):
-        place = np.zeros(2, np.int64)
-        place[1] = asked.runs[0, candidates.FIRST]
-        while not _follow_from(place, turn, asked, table, states, walk, members, masks, found):
-            masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
+    """Emit the equalities whose route leads to a class that has the value; gives the masks."""
+    place = np.zeros(2, np.int64)
+    while not _follow_keys_from(place, turn, hits, posted, walk, values, masks, found):
+        masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
+    return masks
+
+
+@kernel
+def follow_tests(
+    turn: int, posted: Posted, walk: SummaryWalk, values: TreeValues, masks: Words, found: FoundFilters
+) -> Words:
+    """Emit the ranges and inequalities whose route leads to a class that passes; gives the masks."""
+    place = np.zeros(2, np.int64)
+    while not _follow_tests_from(place, turn, posted, walk, values, masks, found):
+        masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
     return masks
 
 
 @uncounted
-def _follow_from(
+def _follow_keys_from(
     place: Longs,
     turn: int,
-    asked: candidates.Candidates,
-    table: evaluate.ExpressionTable,
-    states: Ints,
+    hits: KeyHits,
+    posted: Posted,
     walk: SummaryWalk,
-    members: candidates.ClassMembers,
+    values: TreeValues,
     masks: Words,
     found: FoundFilters,
 ) -> bool:
-    """Follow the candidates from a run and posting on; False when the masks have no room, with the place."""
-    runs, postings, literals = asked.runs, asked.postings, asked.literals
-    classes, known, reach = walk.classes, walk.bounds, walk.reach
-    begin = place[1]
-    for run in range(place[0], len(runs)):
-        relation, paths = runs[run, candidates.RELATION], asked.paths[run]
-        for at in range(max(begin, runs[run, candidates.FIRST]), runs[run, candidates.LAST]):
-            if postings[at, candidates.NEEDS] & walk.lacking:
+    """Follow the hits from a hit and posting on; False when the masks have no room, with the place."""
+    lists, keys, table, states = posted.lists, posted.keys.keys, posted.table, posted.trie.states
+    rows = lists.rows
+    for hit in range(place[0], len(hits.keys)):
+        prefetch(lists.keys, (walk.layout * len(keys) + hits.keys[hit]) * LIST_COLUMNS)
+    for hit in range(place[0], len(hits.keys)):
+        prefetch(rows, lists.keys[walk.layout, hits.keys[hit], LIST_LOW] * LISTED_COLUMNS)
+    begin: Any = np.int64(place[1])
+    for hit in range(place[0], len(hits.keys)):
+        key = hits.keys[hit]
+        known = lists.keys[walk.layout, key]
+        if known[LIST_STAMP] != lists.stamps[walk.layout] or not walk.bounds.paths.size:
+            first, last = keys[key, KEY_LOW], keys[key, KEY_HIGH]
+            packed, literals = posted.packed.keys, posted.trie.test_literal[:0]
+            list_postings(known, first, last, packed, literals, table.rows, states, walk, lists)
+        paths = hits.paths[hit]
+        for row in range(known[LIST_LOW] + begin, known[LIST_HIGH]):
+            if not rows[row, OPEN] & paths:
                 continue
-            stands = postings[at, candidates.STANDS]
-            state: Any = np.int64(stands >> np.uint64(32))
-            entry: Any = np.int64(stands & np.uint64(0xFFFFFFFF))
-            sure, open_to = np.uint64(0), ~np.uint64(0)
-            if known.paths.size:
-                if reach[state, REACH_STAMP] != known.stamp:
-                    _reach_paths(state, table.rows, states, walk)
-                sure, open_to = reach[state, SURE], reach[state, OPEN]
-                if not open_to & paths:
-                    continue
-                if sure & paths and relation > kinds.UNEQUAL:
-                    emit(entry, turn, found)
-                    continue
-            doubtful = False
-            for member in range(runs[run, candidates.LOW], runs[run, candidates.HIGH]):
-                each: Any = np.int64(asked.classes[member])
-                bit = np.uint64(1) << np.uint64(classes[each, bounds.PATH] & 63)
-                if not open_to & bit:
-                    continue
-                if relation != candidates.EQUALITY and not candidates.class_passes(
-                    relation, literals[at], each, table, members
-                ):
-                    continue
-                leads = LEADS
-                if not sure & bit:
-                    leads = _route_leads(state, each, table, states, walk, masks)
-                if leads == NO_ROOM:
-                    place[0], place[1] = run, at
-                    return False
-                if leads == LEADS:
-                    emit(entry, turn, found)
-                    doubtful = False
-                    break
-                doubtful |= leads == UNDECIDED
-            if doubtful:
-                emit(entry | 1, turn, found)
+            entry: Any = np.int64(rows[row, LISTED] & np.uint64(0xFFFFFFFF))
+            leads = LEADS
+            if not rows[row, SURE] & paths:
+                leads = _leads_to_node(row, hits, hit, rows, table, states, walk, values, masks)
+            if leads == NO_ROOM:
+                place[0], place[1] = hit, row - known[LIST_LOW]
+                return False
+            if leads != ASTRAY:
+                emit(entry | (DOUBT if leads == UNDECIDED else 0), turn, found)
         begin = 0
     return True
 
 
 @uncounted
-def _reach_paths(state: int, rows: Ints, states: Ints, walk: SummaryWalk) -> None:
-    """Work out which paths a state's route leads to, and first for the states before it."""
-    known, reach, chain, parent = walk.bounds, walk.reach, walk.chain, walk.bounds.paths.parent
-    links = 0
-    while reach[state, REACH_STAMP] != known.stamp:
-        chain[links] = state
-        links += 1
-        state = states[state, BEFORE]
-    sure, open_to = reach[state, SURE], reach[state, OPEN]
-    for link in range(links - 1, -1, -1):
-        state = chain[link]
-        deep, code, condition = states[state, DEEP], states[state, CODE], states[state, CONDITION]
-        holds, fails = ~np.uint64(0), np.uint64(0)
-        if condition != kinds.TRUE:
-            if known.masks[condition, bounds.STAMP] != known.stamp:
-                bounds.work_out_bounds(condition, known, rows)
-            holds, fails = known.masks[condition, bounds.ALL], known.masks[condition, bounds.NONE]
-        sure_here, open_here = np.uint64(0), np.uint64(0)
-        if open_to:
-            for at in range(known.paths.low[code], known.paths.low[code + 1]):
-                path = known.paths.order[at]
-                bit = np.uint64(1) << np.uint64(path)
-                if fails & bit:
-                    continue
-                above = parent[path]
-                sure_above, open_above = False, False
-                while above >= 0:
-                    sure_above |= (sure >> np.uint64(above)) & np.uint64(1) != 0
-                    open_above |= (open_to >> np.uint64(above)) & np.uint64(1) != 0
-                    above = parent[above] if deep else -1
-                if open_above:
-                    open_here |= bit
-                if sure_above:
-                    sure_here |= holds & bit
-        sure, open_to = sure_here, open_here
-        reach[state, REACH_STAMP], reach[state, SURE], reach[state, OPEN] = known.stamp, sure, open_to
+def _follow_tests_from(
+    place: Longs,
+    turn: int,
+    posted: Posted,
+    walk: SummaryWalk,
+    values: TreeValues,
+    masks: Words,
+    found: FoundFilters,
+) -> bool:
+    """Follow the tests from a run and posting on; False when the masks have no room, with the place."""
+    lists, trie, table, states = posted.lists, posted.trie, posted.table, posted.trie.states
+    rows, literals, subject, paths = lists.rows, lists.literals, walk.subject, walk.bounds.paths
+    begin: Any = np.int64(place[1])
+    for run in range(place[0], len(trie.test_low) - 1):
+        code, relation = run // RELATIONS, run % RELATIONS
+        low, high = subject.low[code], subject.low[code + 1]
+        if low == high or trie.test_low[run] == trie.test_low[run + 1]:
+            continue
+        known = lists.tests[walk.layout, run]
+        if known[LIST_STAMP] != lists.stamps[walk.layout] or not paths.size:
+            first, last = trie.test_low[run], trie.test_low[run + 1]
+            packed = posted.packed.tests
+            list_postings(known, first, last, packed, trie.test_literal, table.rows, states, walk, lists)
+        start, stop = _passing_rows(known, relation, low, high, literals, subject.order, values)
+        sure, open_to = np.uint64(0), ~np.uint64(0)
+        last_literal = np.nan
+        for row in range(max(start, known[LIST_LOW] + begin), stop):
+            literal = literals[row]
+            if paths.size and literal != last_literal:
+                sure, open_to = paths_passing(relation, literal, code, table, paths, values)
+                last_literal = literal
+            if not rows[row, OPEN] & open_to:
+                continue
+            entry: Any = np.int64(rows[row, LISTED] & np.uint64(0xFFFFFFFF))
+            leads = LEADS
+            if not rows[row, SURE] & sure:
+                leads = _leads_to_passing(
+                    row, relation, literal, code, rows, table, states, walk, values, masks
+                )
+            if leads == NO_ROOM:
+                place[0], place[1] = run, row - known[LIST_LOW]
+                return False
+            if leads != ASTRAY:
+                emit(entry | (DOUBT if leads == UNDECIDED else 0), turn, found)
+        begin = 0
+    return True
+
+
+@inlined
+def _passing_rows(
+    known: Ints, relation: int, low: int, high: int, literals: Floats, order: Ints, values: TreeValues
+) -> tuple[int, int]:
+    """The rows of a list whose literals some value of the label may compare so with."""
+    first, last = known[LIST_LOW], known[LIST_HIGH]
+    if first == last or relation < kinds.LESS:
+        return first, last
+    least, greatest = np.inf, -np.inf
+    for at in range(low, high):
+        least = min(least, values.classes.least[order[at]])
+        greatest = max(greatest, values.classes.greatest[order[at]])
+    if least > greatest:
+        return first, first
+    if relation <= kinds.AT_MOST:
+        return first_beyond(literals, first, last, least, relation == kinds.LESS), last
+    return first, first_beyond(literals, first, last, greatest, relation == kinds.AT_LEAST)
 
 
 @uncounted
-def _route_leads(
-    state: int, each: int, table: evaluate.ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
+def _leads_to_node(
+    row: int,
+    hits: KeyHits,
+    hit: int,
+    rows: Words,
+    table: evaluate.ExpressionTable,
+    states: Ints,
+    walk: SummaryWalk,
+    values: TreeValues,
+    masks: Words,
 ) -> int:
-    """Whether the route to a state leads to a class, by the classes for which its conditions hold."""
-    classes, line, chain, evaluated = walk.classes, walk.line, walk.chain, walk.evaluated
-    depth = classes[each, bounds.DEPTH]
-    if depth >= MAX_LINE:
-        return UNDECIDED
-    links = 0
-    while state:
-        chain[links] = state
-        links += 1
-        state = states[state, BEFORE]
-    for place in range(depth, -1, -1):
-        line[place] = each
-        each = classes[each, bounds.PARENT]
-    ways = np.uint64(1)  # by place on the line: whether the links so far lead there
-    for link in range(links - 1, -1, -1):
-        state = chain[link]
-        deep, code, condition = states[state, DEEP], states[state, CODE], states[state, CONDITION]
-        following = _deeper(ways) if deep else ways << np.uint64(1)
-        ways = np.uint64(0)
-        for place in range(1 if link else depth, depth + 1):
-            bit = np.uint64(1) << np.uint64(place)
-            here = line[place]
-            if not following & bit or (
-                classes[here, bounds.OWN] != code and classes[here, bounds.WILDCARD] != code
-            ):
-                continue
-            if condition != kinds.TRUE:
-                if evaluated.stamp[condition] != walk.subject.number and not evaluate.work_out(
-                    condition, table, walk.subject, evaluated, masks
-                ):
-                    return NO_ROOM
-                if not evaluate.holds_at(masks, evaluated.place[condition], here):
-                    continue
-            ways |= bit
-        if not ways:
+    """Whether the route of a listed posting, which its paths leave open, leads to a node of a hit."""
+    state: Any = np.int64(rows[row, LISTED] >> np.uint64(32))
+    found, last = ASTRAY, -1
+    for at in range(hits.low[hit], hits.low[hit + 1]):
+        each: Any = np.int64(values.of_node[hits.nodes[at]])
+        if each == last or not rows[row, OPEN] & (
+            np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
+        ):
+            continue
+        last = each
+        leads = route_leads(state, each, table, states, walk, masks)
+        if leads in (LEADS, NO_ROOM):
+            return leads
+        if leads == UNDECIDED:
+            found = UNDECIDED
+    return found
+
+
+@uncounted
+def _leads_to_passing(
+    row: int,
+    relation: int,
+    literal: float,
+    code: int,
+    rows: Words,
+    table: evaluate.ExpressionTable,
+    states: Ints,
+    walk: SummaryWalk,
+    values: TreeValues,
+    masks: Words,
+) -> int:
+    """Whether the route of a listed posting leads to a class of a code that has a value which passes."""
+    state: Any = np.int64(rows[row, LISTED] >> np.uint64(32))
+    evaluated, subject = walk.evaluated, walk.subject
+    tried = 0
+    for at in range(subject.low[code], subject.low[code + 1]):
+        first: Any = np.int64(subject.order[at])
+        bit = np.uint64(1) << np.uint64(walk.classes[first, bounds.PATH] & 63)
+        if not rows[row, OPEN] & bit or not class_passes(relation, literal, first, table, values):
+            continue
+        leads = LEADS if rows[row, SURE] & bit else route_leads(state, first, table, states, walk, masks)
+        if leads in (LEADS, NO_ROOM):
+            return leads
+        tried += 1
+        if tried == TRIED:
+            break
+    else:
+        if tried == 0:
             return ASTRAY
-    return LEADS
-
-
-@kernel
-def _deeper(ways: np.uint64) -> np.uint64:
-    """All bits above the lowest that is set."""
-    return ~((ways & (~ways + np.uint64(1))) * np.uint64(2) - np.uint64(1)) if ways else ways
+    # It may lead to none of many: look at all of them together.
+    if evaluated.state_stamp[state] != subject.number and not work_out_classes(
+        state, table, states, walk, masks
+    ):
+        return NO_ROOM
+    place = evaluated.state_place[state]
+    for at in range(subject.low[code], subject.low[code + 1]):
+        each: Any = np.int64(subject.order[at])
+        if evaluate.holds_at(masks, place, each) and class_passes(relation, literal, each, table, values):
+            return LEADS
+    return ASTRAY

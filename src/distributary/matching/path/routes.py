@@ -5,7 +5,8 @@ of that tree from the top down to the comparison (an equality where there is one
 the chain becomes a condition on the chain's nodes, an expression (see `expressions`) in which other
 values count as whatever favours the filter. When no value must hold, the whole branch is such an expression.
 So a route never loses a document; it is `exact` when the branch has no other value and says no more than a
-pattern can, and else what it finds is checked.
+pattern can, and else what it finds is checked. A branch of two values that must hold has a second chain, to
+the other value, by which that check is short (see `joints`).
 """
 
 from __future__ import annotations
@@ -40,12 +41,26 @@ class EntryRoute(NamedTuple):
     """A label that the document must have."""
     needs: int
     """A bit for each label that the document must have, by `label_bit`."""
+    second: SecondRoute | None
+    """Where the branch has two values that must hold, and nothing else is left to be checked."""
+
+
+class SecondRoute(NamedTuple):
+    """The chain to the second value: where it leaves the first chain, and the comparison at its end."""
+
+    shared: int
+    """How many links are those of the first chain."""
+    links: tuple[RouteLink, ...]
+    """The links after these."""
+    comparison: Comparison
 
 
 class RouteTurn(NamedTuple):
     """Where a chain leaves a path: at a step, into a predicate of it, and the turn taken in there, if any."""
 
     step: int
+    number: int
+    """Which of the predicates it is, with `and` taken apart."""
     predicate: Exists | Compares
     further: RouteTurn | None
     cost: int
@@ -58,19 +73,23 @@ _COST_OF_RANGE = 2
 
 def route_of(branch: LocationPath, expressions: Expressions) -> EntryRoute:
     """The route of a branch."""
-    turn = _best_turn(branch)
+    turns = list(_turns(branch))
+    turn = min(turns, key=lambda each: each.cost, default=None)
     values = sum(isinstance(part, Compares) for part, _ in pattern.walk(branch))
+    second = None
     links: list[RouteLink] = []
     comparison = None if turn is None else _follow(branch, turn, expressions, links)
     if comparison is not None and comparison.always is None:
         exact, whole, code = values == 1, kinds.FALSE, links[-1].code
+        if values == 2 and len(turns) == 2 and branch.exact is None and turn is not None:
+            second = _second_route(branch, turn, turns[turns[0] is turn], expressions)
     else:
         exact = values == (comparison is not None and comparison.always is True)
         links, comparison = [], None
         whole = expressions.of_path(branch, 0, None, True)
         code = _telling_code(branch, expressions)
     exact = exact and branch.exact is None
-    return EntryRoute(tuple(links), comparison, exact, whole, code, _needs(branch, expressions))
+    return EntryRoute(tuple(links), comparison, exact, whole, code, _needs(branch, expressions), second)
 
 
 def label_bit(code: int) -> int:
@@ -119,20 +138,39 @@ def _link(
     return RouteLink(step.axis is pattern.Axis.DESCENDANT, code, expressions.all_of(conditions))
 
 
-def _best_turn(path: LocationPath) -> RouteTurn | None:
-    """The cheapest turn towards a comparison that must hold."""
-    best: RouteTurn | None = None
+def _second_route(
+    branch: LocationPath, turn: RouteTurn, other: RouteTurn, expressions: Expressions
+) -> SecondRoute | None:
+    """The chain of the other turn, below what it shares with that of the first; None if it never leads."""
+    links: list[RouteLink] = []
+    comparison = _follow(branch, other, expressions, links)
+    shared = _shared_links(turn, other)
+    rest = tuple(links[shared:])
+    if comparison.always is not None or any(link.condition == kinds.FALSE for link in rest):
+        return None
+    return SecondRoute(shared, rest, comparison)
+
+
+def _shared_links(one: RouteTurn, other: RouteTurn) -> int:
+    """How many links the chains of two different turns of a path have in common."""
+    if (one.step, one.number) != (other.step, other.number):
+        return min(one.step, other.step) + 1
+    # Both turn into the same predicate, which therefore goes on.
+    assert one.further is not None
+    assert other.further is not None
+    return one.step + 1 + _shared_links(one.further, other.further)
+
+
+def _turns(path: LocationPath) -> Iterator[RouteTurn]:
+    """The turns towards all comparisons that must hold."""
     for place, step in enumerate(path.steps):
-        for part in _conjuncts(step):
+        for number, part in enumerate(_conjuncts(step)):
             if isinstance(part, Compares):
-                turn = RouteTurn(place, part, None, _COST.get(Comparison.of(part).relation, _COST_OF_RANGE))
-            elif isinstance(part, Exists) and (further := _best_turn(part.path)) is not None:
-                turn = RouteTurn(place, part, further, further.cost)
-            else:
-                continue
-            if best is None or turn.cost < best.cost:
-                best = turn
-    return best
+                cost = _COST.get(Comparison.of(part).relation, _COST_OF_RANGE)
+                yield RouteTurn(place, number, part, None, cost)
+            elif isinstance(part, Exists):
+                for further in _turns(part.path):
+                    yield RouteTurn(place, number, part, further, further.cost)
 
 
 def _conjuncts(step: PathStep) -> Iterator[Predicate]:

@@ -5,7 +5,7 @@ last link and the state before it, for routes are followed upwards. What a docum
 
 * by label, routes that end in no value, as expressions on the whole document;
 * by label and relation, ranges and inequalities at a state, ascending by literal;
-* by label and literal, equalities at a state, in a hash table whose answers are compared in full.
+* by label and literal, equalities at a state; a hash table finds them (see `keys`).
 
 Each has an entry: twice the filter's position, plus one when what it finds has to be checked.
 """
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, hash_bytes, kernel, sealed
+from distributary.kernel import Flags, Floats, Ints, Words, kernel, sealed
 from distributary.matching.index import Arrays
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.expressions import Expressions
-from distributary.matching.path.routes import EntryRoute
+from distributary.matching.path.routes import EntryRoute, RouteLink, SecondRoute
 
 Literal = str | float
 RELATIONS = 8
@@ -31,6 +31,9 @@ RELATIONS = 8
 BEFORE, DEEP, CODE, CONDITION = range(4)
 """The columns of states: the state before it, and of its last link, whether it is deep, its label's code, and
 the expression that must hold for its node."""
+
+LEG_COLUMNS = 7
+"""How many columns `joints` has for each of the two values of a filter."""
 
 
 class Trie(NamedTuple):
@@ -51,7 +54,6 @@ class Trie(NamedTuple):
     test_state: Ints
     test_entry: Ints
     test_needs: Words
-    key_table: Ints
     key_code: Ints
     key_string: Ints
     """By key: its string's place in the table of strings, -1 when it is a number."""
@@ -80,6 +82,7 @@ class TrieBuilder:
         self._plain: list[tuple[int, int, int, int]] = []
         self._tests: list[tuple[int, float, int, int, int]] = []
         self._keys: defaultdict[tuple[int, Literal], list[tuple[int, int, int]]] = defaultdict(list)
+        self._joints: dict[int, list[tuple[Any, ...]]] = {}
 
     def add(self, position: int, route: EntryRoute) -> None:
         """Hold a route of the filter at that position; a route that no document can take is left out."""
@@ -88,26 +91,58 @@ class TrieBuilder:
             if route.whole != kinds.FALSE:
                 self._plain.append((route.code, route.whole, entry, route.needs))
             return
-        state = 0
-        for link in route.links:
-            if link.condition == kinds.FALSE:
-                return
-            state = self._states.setdefault((state, *link), len(self._states))
+        if any(link.condition == kinds.FALSE for link in route.links):
+            return
+        state = self._state(0, route.links)
         relation, literal = route.comparison
         if relation in (kinds.STRING_EQUAL, kinds.EQUAL):
             self._keys[route.code, literal].append((state, entry, route.needs))
         else:
             place = literal if isinstance(literal, float) else self._expressions.literal(literal)
             self._tests.append((route.code * RELATIONS + relation, place, state, entry, route.needs))
+        if route.second is not None:
+            self._joints[position] = self._legs(state, route, route.second)
+
+    def _state(self, state: int, links: Sequence[RouteLink]) -> int:
+        """The state at the end of a chain that begins at a state."""
+        for link in links:
+            state = self._states.setdefault((state, *link), len(self._states))
+        return state
+
+    def _legs(self, state: int, route: EntryRoute, second: SecondRoute) -> list[tuple[Any, ...]]:
+        """The two values of a filter, as `joints` names their columns; of a key its label and literal."""
+        assert route.comparison is not None
+        joint = self._state(0, route.links[: second.shared])
+        legs = []
+        for end, links, comparison in (
+            (state, route.links[second.shared :], route.comparison),
+            (self._state(joint, second.links), second.links, second.comparison),
+        ):
+            code = links[-1].code if links else route.links[second.shared - 1].code
+            relation, literal = comparison
+            key = (code, literal) if relation in (kinds.STRING_EQUAL, kinds.EQUAL) else None
+            if key is not None:
+                self._keys[key]  # there is one, even if no filter is entered by it
+            place, deep = self._expressions.literal(literal), any(link.deep for link in links)
+            legs.append((end, code, relation, place, len(links), deep, key))
+        return legs
+
+    def joints(self, filters: int) -> Arrays:
+        """The filters with two values, for `joints`; `filters` is how many there are in all."""
+        numbers = {key: number for number, key in enumerate(self._keys)}
+        of_filter = np.full(filters, -1, INT)
+        of_filter[list(self._joints)] = np.arange(len(self._joints), dtype=INT)
+        legs = [(*leg[:-1], numbers.get(leg[-1], -1)) for legs in self._joints.values() for leg in legs]
+        return {
+            "joints.of_filter": of_filter,
+            "joints.legs": np.array(legs, INT).reshape(-1, 2, LEG_COLUMNS),
+        }
 
     def compiled(self) -> Arrays:
         """The arrays of the trie and of its expressions. Neither takes any more after this."""
         strings = [self._expressions.literal(text) if isinstance(text, str) else -1 for _, text in self._keys]
         table = self._expressions.compiled()
         arrays = self._held() | self._postings(np.array(strings, np.int32))
-        texts = sealed(table["strings.offsets"]), sealed(table["strings.bytes"])
-        keys = arrays["key_code"], arrays["key_string"], arrays["key_number"]
-        arrays["key_table"] = _hash_keys(*keys, *texts)
         return {**table, **{f"trie.{name}": array for name, array in arrays.items()}}
 
     def _held(self) -> Arrays:
@@ -164,29 +199,3 @@ def _low(places: Ints, count: int) -> Ints:
 def mixed_key(code: int, value: np.uint64) -> np.uint64:
     """The hash of a key: a label's code, and the bits of a number or the hash of a string."""
     return (value ^ (np.uint64(code) * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
-
-
-@kernel
-def key_place(mixed: np.uint64, size: int) -> int:
-    """Where to start looking for a key with that hash in a table of that size, a power of two."""
-    place: int = np.int64((mixed ^ (mixed >> np.uint64(32))) & np.uint64(size - 1))  # type: ignore[assignment]
-    return place
-
-
-@kernel
-def _hash_keys(key_code: Ints, key_string: Ints, key_number: Words, offsets: Longs, data: Bytes) -> Ints:
-    """The hash table of the keys, at most half full; -1 stands in empty places."""
-    size = 2
-    while size < 2 * len(key_code):
-        size *= 2
-    table = np.full(size, -1, np.int32)
-    for key in range(len(key_code)):
-        if key_string[key] >= 0:
-            value = hash_bytes(data, offsets[key_string[key]], offsets[key_string[key] + 1])
-        else:
-            value = key_number[key]
-        place = key_place(mixed_key(key_code[key], value), size)
-        while table[place] >= 0:
-            place = (place + 1) & (size - 1)
-        table[place] = key
-    return table

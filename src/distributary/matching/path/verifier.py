@@ -82,7 +82,7 @@ def check_exact(segment: CompiledSegment, batch: EventBatch, rows: Ints, positio
     order = order[tree_of_row[rows[order]] >= 0]
     wanted, table = arrays["exact"][positions[order]], ExpressionTable.of(arrays)
     codes = trees.codes(labels_of(segment))
-    evaluated = nothing_evaluated(len(table.rows), codes.size)
+    evaluated = nothing_evaluated(len(table.rows), codes.size, 0)
     passed[order] = check_pairs(
         tree_of_row[rows[order]],
         wanted,

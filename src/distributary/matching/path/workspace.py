@@ -11,7 +11,8 @@ Rules:
   the stamp of a layout. A new layout takes the place of the one that was not used for longest, with a new
   stamp, so nothing is ever cleared.
 - A workspace serves one search at a time. `PathClasses` takes it out of the segment's memo meanwhile.
-- `MOST_BYTES` bounds what layouts take. Pages that no document touches take no memory.
+- `MOST_BYTES` bounds the lists of postings of all layouts together, and again what else is kept of layouts.
+  Pages that no document touches take no memory.
 """
 
 from __future__ import annotations
@@ -21,24 +22,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Flags, Ints, Longs, Words, uncounted
+from distributary.kernel import Flags, Ints, Longs, Words, sealed, uncounted
 from distributary.matching.layers import CompiledSegment
+from distributary.matching.memory import WORD
 from distributary.matching.path.bounds import SummaryPaths
-from distributary.matching.path.candidates import PathKeys, pack_keys
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, nothing_evaluated
-from distributary.matching.path.follow import OPEN, REACH_STAMP, SURE
+from distributary.matching.path.follow import Posted
 from distributary.matching.path.forest import LabelCodes, labels_of
+from distributary.matching.path.joints import KNOWN_WORDS, JointFilters, joint_filters
+from distributary.matching.path.keys import pack_keys
+from distributary.matching.path.postings import LayoutPostings, no_lists, pack_postings, stamp_lists
 from distributary.matching.path.trie import Trie
+from distributary.matching.path.walk import LONGEST_CHAIN, MAX_LINE
 
-MOST_BYTES = 96 << 20
-MOST_LAYOUTS = 16
+MOST_BYTES = 48 << 20
+MOST_LAYOUTS = 64
 LAST_SERIAL = 1 << 30
 """Serial numbers stay well below what the stamps can hold; then a workspace is made anew."""
 
-MOST_PATHS = 64
-DOCUMENT = np.uint64(1)
-"""The bit of the document's own path."""
+ROW_BYTES = 32
+"""The bytes of a listed posting with its literal."""
 
+MOST_PATHS = 64
 OWN, WILDCARD, PARENT, EVERYWHERE = range(4)
 """The columns of the paths of a layout."""
 HELD, OPEN_STILL = range(2)
@@ -59,27 +64,39 @@ class Layouts(NamedTuple):
     used: Words
     """When it was used last, by `clock`, which has a single place."""
     clock: Words
-    reach: Words
-    """By state: see `follow`."""
-    masks: Words
-    """By expression: see `bounds`."""
     plain: Ints
-    """Entries without a value that hold, from the front; places of those that are open, from the back."""
+    """Packed entries without a value that hold, from the front; places of those still open, from the back."""
     plain_count: Ints
     """How many HELD and OPEN_STILL there are; UNKNOWN when that was not asked yet."""
+
+
+class CheckedFilters(NamedTuple):
+    """How filters are checked that were found in doubt."""
+
+    exact: Ints
+    """By position: the expression that is to be evaluated, or `classes.NOT_COMPILED`."""
+    rest: Flags
+    """By position: whether the filter says more than its expression."""
+    joints: JointFilters
 
 
 class KeptSearches(NamedTuple):
     """What the kernels of a search keep."""
 
     layouts: Layouts
-    keys: PathKeys
-    hits: Ints
-    """By key: see `candidates`."""
+    reach: Words
+    """By state: see `walk`; for the layout with whose stamp it is stamped, as in `masks`."""
+    masks: Words
+    """By expression: see `bounds`."""
     evaluated: Evaluated
-    several: Flags
-    """By position: whether the filter has several routes."""
+    checked: Evaluated
+    """The same for expressions that are evaluated on a document's nodes."""
     seen: Longs
+    """By position: see `follow`."""
+    entries: Ints
+    """Room for all that one tree can find, each position twice."""
+    chain: Ints
+    line: Ints
 
 
 class Workspace:
@@ -87,33 +104,45 @@ class Workspace:
 
     def __init__(self, segment: CompiledSegment) -> None:
         self.arrays = arrays = segment.readable
-        self.table, self.trie = ExpressionTable.of(arrays), Trie.of(arrays)
+        table, trie = ExpressionTable.of(arrays), Trie.of(arrays)
         self.codes = labels_of(segment)
         """The code of each label that a filter names."""
         self.serial = 0
         """The serial number of the next tree, and of the next summary."""
-        self.longest = self.table.longest
+        self.longest = table.longest
         """The length of the longest string that values are compared with."""
-        trie, filters, keys = self.trie, len(arrays["exact"]), len(self.trie.key_code)
-        entries = np.concatenate([trie.plain_entry, trie.test_entry, trie.key_entry])
+        filters, structural = len(arrays["exact"]), int(arrays["structural"][0])
+        layouts = _no_layouts(trie, len(arrays["joints.legs"]))
+        joints = joint_filters(arrays, table, len(layouts.size))
+        self.checks = CheckedFilters(sealed(arrays["exact"]), sealed(arrays["rest"]), joints)
+        lists = no_lists(len(layouts.size), trie, MOST_BYTES // ROW_BYTES)
+        self.posted = Posted(table, trie, pack_keys(table, trie), pack_postings(trie, filters), lists)
         self.kept = KeptSearches(
-            _no_layouts(len(trie.states), int(arrays["structural"][0]), len(trie.plain_entry)),
-            pack_keys(self.table, trie),
-            np.full((keys, 2), -1, np.int32),
-            nothing_evaluated(len(self.table.rows), len(self.codes)),
-            np.bincount(entries >> 1, minlength=filters) > 1,
+            layouts,
+            np.zeros((len(trie.states), 3), np.uint64),
+            np.zeros((structural, 5), np.uint64),
+            nothing_evaluated(len(table.rows), len(self.codes), len(trie.states)),
+            nothing_evaluated(len(table.rows), len(self.codes), 0),
             np.full(filters, -1, np.int64),
+            np.empty(2 * filters, np.int32),
+            np.empty(LONGEST_CHAIN, np.int32),
+            np.empty(MAX_LINE, np.int32),
         )
-        self.checked = nothing_evaluated(len(self.table.rows), len(self.codes))
-        """The same for expressions that are evaluated on a document's nodes."""
 
     def memory(self) -> int:
-        """The bytes it takes at most; pages of a layout that no document has touched take none."""
-        layouts = self.kept.layouts
-        known = (layouts.reach, layouts.masks, layouts.plain)
-        used = int(np.count_nonzero(layouts.size))
-        others = (*self.kept.keys, self.kept.hits, *self.kept.evaluated, self.kept.several, self.kept.seen)
-        total = sum(array.nbytes for array in (*others, *self.checked))
+        """The bytes it takes at most; pages that no document has touched take none."""
+        kept, lists = self.kept, self.posted.lists
+        used = int(np.count_nonzero(kept.layouts.size))
+        known = (kept.layouts.plain, lists.keys, lists.tests, self.checks.joints.paths)
+        others = (
+            *self.posted.keys,
+            *self.posted.packed,
+            *kept.evaluated,
+            *kept.checked,
+            *kept[1:3],
+            *kept[5:],
+        )
+        total = sum(array.nbytes for array in others) + int(lists.used[0]) * ROW_BYTES
         return total + sum(array.nbytes // len(array) for array in known) * used
 
 
@@ -143,9 +172,10 @@ class SpareWorkspaces:
         return sum(each.memory() for each in self)
 
 
-def _no_layouts(states: int, expressions: int, plain: int) -> Layouts:
+def _no_layouts(trie: Trie, joints: int) -> Layouts:
     """Room for as many layouts as there may be."""
-    size = 24 * states + 40 * expressions + 4 * plain
+    plain = len(trie.plain_entry)
+    size = 12 * (len(trie.key_code) + len(trie.test_low)) + 4 * plain + WORD * KNOWN_WORDS * joints
     count = max(1, min(MOST_LAYOUTS, MOST_BYTES // size))
     return Layouts(
         np.zeros(count, np.int32),
@@ -155,15 +185,13 @@ def _no_layouts(states: int, expressions: int, plain: int) -> Layouts:
         np.zeros(count, np.uint64),
         np.zeros(count, np.uint64),
         np.zeros(1, np.uint64),
-        np.zeros((count, states, 3), np.uint64),
-        np.zeros((count, expressions, 5), np.uint64),
         np.empty((count, plain), np.int32),
         np.full((count, 2), UNKNOWN, np.int32),
     )
 
 
 @uncounted
-def find_layout(paths: SummaryPaths, codes: LabelCodes, layouts: Layouts) -> int:
+def find_layout(paths: SummaryPaths, codes: LabelCodes, layouts: Layouts, lists: LayoutPostings) -> int:
     """The number of the layout of these paths, of which there are at least one and at most `MOST_PATHS`."""
     hashed = np.uint64(paths.size)
     for path in range(paths.size):
@@ -186,11 +214,9 @@ def find_layout(paths: SummaryPaths, codes: LabelCodes, layouts: Layouts) -> int
         layouts.paths[oldest, path, WILDCARD] = codes.wildcard[label]
         layouts.paths[oldest, path, PARENT] = paths.parent[path]
         layouts.paths[oldest, path, EVERYWHERE] = paths.everywhere[path]
-    stamp = layouts.stamp[oldest] = layouts.used[oldest] = layouts.clock[0]
-    # The route of the document's own state leads to the document.
-    layouts.reach[oldest, 0, REACH_STAMP] = stamp
-    layouts.reach[oldest, 0, SURE] = layouts.reach[oldest, 0, OPEN] = DOCUMENT
+    layouts.stamp[oldest] = layouts.used[oldest] = layouts.clock[0]
     layouts.plain_count[oldest, HELD] = UNKNOWN
+    stamp_lists(oldest, lists)
     return oldest  # type: ignore[no-any-return]
 
 

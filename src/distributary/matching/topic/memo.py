@@ -22,7 +22,7 @@ import numpy as np
 from distributary.kernel import Bytes, Flags, Ints, Longs, Words, kernel, sealed_arrays
 from distributary.matching.columns import Strings
 from distributary.matching.index import Pairs
-from distributary.matching.memory import WORD, load_word, prefetch, store_word
+from distributary.matching.memory import WORD, hash_words, load_word, prefetch, store_word
 from distributary.matching.topic.text import same_bytes
 
 LINES = 1 << 19
@@ -38,8 +38,6 @@ PAUSE = 1 << 19
 
 U32 = np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
-LENGTH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-WORD_FACTOR = np.uint64(0xD6E8FEB86659FD93)
 
 
 class MemoAnswer(NamedTuple):
@@ -100,26 +98,6 @@ class TopicMemo:
 
 
 @kernel
-def _hash(data: Bytes, start: int, end: int) -> np.uint64:
-    state = np.uint64(end - start) * LENGTH_FACTOR
-    at = start
-    while at + WORD <= end:
-        state = (state ^ load_word(data, at)) * WORD_FACTOR
-        state ^= state >> U32
-        at += WORD
-    if at < end and end - start >= WORD:
-        state = (state ^ load_word(data, end - WORD)) * WORD_FACTOR
-        state ^= state >> U32
-        at = end
-    while at < end:
-        state = (state ^ np.uint64(data[at])) * WORD_FACTOR
-        state ^= state >> U32
-        at += 1
-    state *= LENGTH_FACTOR
-    return state ^ (state >> U32)
-
-
-@kernel
 def _place(lines: Words, state: np.uint64) -> np.int64:
     """Where the record of a topic with this hash may be, 0 for nowhere."""
     line = lines[state & np.uint64(len(lines) - 1)]
@@ -139,7 +117,7 @@ def _recall(hashes: Words, unknown: Flags, found_rows: Ints, found: Ints, *array
     for first in range(0, len(starts), BLOCK):
         last = min(first + BLOCK, len(starts))
         for row in range(first, last):
-            hashes[row] = _hash(data, starts[row], ends[row])
+            hashes[row] = hash_words(data, starts[row], ends[row])
             prefetch(lines, hashes[row] & np.uint64(len(lines) - 1))
         for row in range(first, last):
             prefetch(records, _place(lines, hashes[row]))
