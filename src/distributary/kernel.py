@@ -71,6 +71,11 @@ def uncounted(function: C) -> C:
     return _compiled(function, _nrt=False)
 
 
+def fused(function: C) -> C:
+    """Compile `function` as a part of the kernels that call it, which are uncounted, and uncounted itself."""
+    return _compiled(function, forceinline=True, _nrt=False)
+
+
 def _compiled(function: C, **options: bool) -> C:
     try:
         compiled: C = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)

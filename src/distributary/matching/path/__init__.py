@@ -9,7 +9,8 @@ The modules of `PathClasses`, the default, in reading order:
 - `routes`, `trie`: how a filter is entered by a document, and all such routes of a segment as arrays
 - `walk`, `ways`: where routes lead, on whole paths of a summary and on its classes
 - `keys`, `ranges`: what a document's values ask about; `postings`: the filters behind that, listed by layout
-- `follow`: which of those routes lead to the value; `joints`: filters with two values
+- `follow`: which of those routes lead to the value
+- `joints`: filters with two values; `checks`: what else is found in doubt
 - `workspace`: what is kept of a segment and of documents from one batch to the next
 - `classes`: `PathClasses` itself, which puts these together
 

@@ -29,25 +29,32 @@ from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import bounds, evaluate, follow
 from distributary.matching.path.bounds import ALL, NONE, STAMP
-from distributary.matching.path.evaluate import ExpressionTable
+from distributary.matching.path.checks import (
+    NOT_COMPILED,
+    CheckedFilters,
+    TakenPairs,
+    check_exactly,
+    check_joints,
+    no_pairs,
+    room_for,
+    take_certain,
+    taken,
+)
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.follow import Posted
 from distributary.matching.path.forest import Forest, LabelCodes, grove
-from distributary.matching.path.joints import NO_JOINT, JointMarks, joint_holds
-from distributary.matching.path.keys import KeyHits, find_keys
-from distributary.matching.path.postings import DOUBT, POSITION, SEVERAL, LayoutPostings
-from distributary.matching.path.ranges import TreeValues, gather_values
+from distributary.matching.path.keys import find_keys
+from distributary.matching.path.postings import LayoutPostings
+from distributary.matching.path.ranges import gather_values
 from distributary.matching.path.routes import route_of
 from distributary.matching.path.summaries import Summaries
 from distributary.matching.path.trie import TrieBuilder
 from distributary.matching.path.verifier import passes_rest, rests
 from distributary.matching.path.walk import DOCUMENT, OPEN, REACH_STAMP, SURE, SummaryWalk
-from distributary.matching.path.ways import LEADS, NO_ROOM, UNDECIDED
 from distributary.matching.path.workspace import (
     HELD,
     OPEN_STILL,
     UNKNOWN,
-    CheckedFilters,
     KeptSearches,
     Layouts,
     SpareWorkspaces,
@@ -55,9 +62,6 @@ from distributary.matching.path.workspace import (
     find_layout,
 )
 from distributary.matching.single import SingleEvent
-
-NOT_COMPILED = -1
-"""In place of an expression for filters that are only ever in doubt because a document is very deep."""
 
 
 class PathClasses(CompiledIndex[PathFilter]):
@@ -117,7 +121,7 @@ class PathClasses(CompiledIndex[PathFilter]):
             return Pairs.none()
         codes, serial = trees.codes(workspace.codes), workspace.serial
         workspace.serial += len(trees.rows)
-        rows, positions, open_rows, open_positions = _match(
+        (rows, positions), (open_rows, open_positions) = _match(
             workspace.posted,
             trees.rows,
             trees.forest,
@@ -148,18 +152,17 @@ def _match(
     checks: CheckedFilters,
     longest: int,
     serial: int,
-) -> tuple[Ints, Ints, Ints, Ints]:
+) -> tuple[TakenPairs, TakenPairs]:
     """What every tree finds, summary by summary: rows and positions, and again those to be evaluated in full.
 
     Trees and summaries have serial numbers from `serial` on, by which what is kept of them is told apart.
     """
     masks, node_masks = np.empty(1 << 14, np.uint64), np.empty(1 << 12, np.uint64)
-    out, opened = np.empty((2, 1 << 12), np.int32), np.empty((2, 64), np.int32)
-    counts = np.zeros(2, np.int64)
+    out, opened = no_pairs(1 << 12), no_pairs(1 << 6)
     held = np.empty(1 << 10, np.int32)
     zero: Any = np.int64(0)
     held_count, current = zero, zero - 1
-    found = follow.FoundFilters(kept.seen, kept.entries, np.zeros(1, np.int64))
+    found = follow.FoundFilters(kept.seen, kept.entries, np.zeros(1, np.int64), kept.held)
     for turn, tree in enumerate(np.argsort(summaries.of_tree)):
         if summaries.of_tree[tree] != current:
             # Trees of one summary follow one another, and share what does not depend on values.
@@ -177,147 +180,27 @@ def _match(
         values = gather_values(of_node, walk.classes, nodes, longest)
         masks = follow.follow_keys(serial + turn, hits, posted, walk, values, masks, found)
         masks = follow.follow_tests(serial + turn, posted, walk, values, masks, found)
-        out, opened = _room_for(out, counts[0], found.used[0]), _room_for(opened, counts[1], found.used[0])
-        doubtful = _certain(found, serial + turn, rows[tree], out, counts)
+        out, opened = room_for(out, found.used[0]), room_for(opened, found.used[0])
+        doubtful = take_certain(found, serial + turn, rows[tree], out)
         if doubtful:
             order, low = evaluate.order_by_code(label, codes)
             subject = evaluate.Subject(serial + tree, forest.parent[begin:stop], order, low, nodes)
-            masks, doubtful = _check_joints(
+            masks, doubtful = check_joints(
+                doubtful, found, checks, posted, hits, subject, walk, values, longest, masks, rows[tree], out
+            )
+            node_masks = check_exactly(
                 doubtful,
                 found,
                 checks,
-                posted,
-                hits,
-                subject,
-                walk,
-                values,
-                longest,
-                masks,
-                rows[tree],
-                out,
-                counts,
-            )
-            node_masks = _check(
-                doubtful,
-                found,
                 posted.table,
                 subject,
                 kept.checked,
                 node_masks,
-                checks,
                 rows[tree],
                 out,
                 opened,
-                counts,
             )
-    return (
-        out[0, : counts[0]].copy(),
-        out[1, : counts[0]].copy(),
-        opened[0, : counts[1]].copy(),
-        opened[1, : counts[1]].copy(),
-    )
-
-
-@kernel
-def _room_for(pairs: Ints, used: int, more: int) -> Ints:
-    """The pairs, or a larger copy of them, with room for more."""
-    if used + more <= pairs.shape[1]:
-        return pairs
-    larger = np.empty((2, 2 * pairs.shape[1] + more), np.int32)
-    larger[:, :used] = pairs[:, :used]
-    return larger
-
-
-@uncounted
-def _certain(found: follow.FoundFilters, turn: int, row: int, out: Ints, counts: Longs) -> int:
-    """Write what was found for certain, and move to the front what is in doubt still; how much that is."""
-    doubtful: Any = np.int64(0)
-    to: Any = np.int64(counts[0])
-    for at in range(found.used[0]):
-        entry = found.entries[at]
-        if not entry & DOUBT:
-            out[0, to], out[1, to] = row, entry >> POSITION
-            to += 1
-        elif not entry & SEVERAL or found.seen[entry >> POSITION] == 2 * turn:
-            found.entries[doubtful] = entry
-            doubtful += 1
-    counts[0] = to
-    return doubtful  # type: ignore[no-any-return]
-
-
-@kernel
-def _check_joints(
-    doubtful: int,
-    found: follow.FoundFilters,
-    checks: CheckedFilters,
-    posted: Posted,
-    hits: KeyHits,
-    subject: evaluate.Subject,
-    walk: SummaryWalk,
-    values: TreeValues,
-    longest: int,
-    masks: Words,
-    row: int,
-    out: Ints,
-    counts: Longs,
-) -> tuple[Words, int]:
-    """Decide those of two values; gives the masks, and how much is left in doubt, moved to the front."""
-    left: Any = np.int64(0)
-    marks = JointMarks(np.zeros(len(subject.parent), np.int32), np.zeros(len(walk.classes), np.int32))
-    for at in range(doubtful):
-        entry = found.entries[at]
-        place = checks.joints.of_filter[entry >> POSITION]
-        leads = UNDECIDED
-        if place != NO_JOINT:
-            leads = NO_ROOM
-        while leads == NO_ROOM:
-            leads = joint_holds(
-                place, checks.joints, posted, hits, subject, walk, values, longest, marks, at + 1, masks
-            )
-            if leads == NO_ROOM:
-                masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
-        if leads == UNDECIDED:
-            found.entries[left] = entry
-            left += 1
-        elif leads == LEADS:
-            out[0, counts[0]], out[1, counts[0]] = row, entry >> POSITION
-            counts[0] += 1
-    return masks, left
-
-
-@kernel
-def _check(
-    doubtful: int,
-    found: follow.FoundFilters,
-    table: ExpressionTable,
-    subject: evaluate.Subject,
-    checked: evaluate.Evaluated,
-    masks: Words,
-    checks: CheckedFilters,
-    row: int,
-    out: Ints,
-    opened: Ints,
-    counts: Longs,
-) -> Words:
-    """Write of what is in doubt what holds for the tree, as what is open where there is a rest; the masks."""
-    exact, rest = checks.exact, checks.rest
-    checked.used[0] = 0
-    for at in range(doubtful):
-        position = found.entries[at] >> POSITION
-        wanted = exact[position]
-        if wanted != NOT_COMPILED:
-            evaluate.forget_many(checked)
-            while not evaluate.work_out(wanted, table, subject, checked, masks):
-                masks = evaluate.with_words(masks, checked, subject)
-            if not evaluate.holds_at(masks, checked.place[wanted], 0):
-                continue
-        if wanted == NOT_COMPILED or rest[position]:
-            opened[0, counts[1]], opened[1, counts[1]] = row, position
-            counts[1] += 1
-        else:
-            out[0, counts[0]], out[1, counts[0]] = row, position
-            counts[0] += 1
-    return masks
+    return taken(out), taken(opened)
 
 
 @uncounted

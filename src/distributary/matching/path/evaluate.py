@@ -23,6 +23,7 @@ from distributary.kernel import (
     Ints,
     Longs,
     Words,
+    fused,
     inlined,
     kernel,
     same_text,
@@ -174,7 +175,7 @@ def with_words(masks: Words, evaluated: Evaluated, subject: Subject) -> Words:
     return larger
 
 
-@uncounted
+@fused
 def forget_many(evaluated: Evaluated) -> None:
     """Forget all masks when they are many, so that they never need more memory. No place may be in use."""
     if evaluated.used[0] > MOST_WORDS:

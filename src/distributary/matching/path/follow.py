@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Floats, Ints, Longs, Words, inlined, kernel, uncounted
+from distributary.kernel import Floats, Ints, Longs, Words, fused, kernel, uncounted
 from distributary.matching.memory import prefetch
 from distributary.matching.path import bounds, evaluate
 from distributary.matching.path import expressions as kinds
@@ -50,6 +50,8 @@ class FoundFilters(NamedTuple):
     entries: Ints
     used: Longs
     """How many entries there are, in its only place."""
+    held: Ints
+    """Room for those of the entries in doubt that hold."""
 
 
 class Posted(NamedTuple):
@@ -62,7 +64,7 @@ class Posted(NamedTuple):
     lists: LayoutPostings
 
 
-@inlined
+@fused
 def emit(entry: int, turn: int, found: FoundFilters) -> None:
     """Note an entry unless its filter was found for this tree already."""
     if entry & SEVERAL:
@@ -194,7 +196,7 @@ def _follow_tests_from(
     return True
 
 
-@inlined
+@fused
 def _passing_rows(
     known: Ints, relation: int, low: int, high: int, literals: Floats, order: Ints, values: TreeValues
 ) -> tuple[int, int]:
@@ -213,7 +215,7 @@ def _passing_rows(
     return first, first_beyond(literals, first, last, greatest, relation == kinds.AT_LEAST)
 
 
-@uncounted
+@fused
 def _leads_to_node(
     row: int,
     hits: KeyHits,
@@ -243,7 +245,7 @@ def _leads_to_node(
     return found
 
 
-@uncounted
+@fused
 def _leads_to_passing(
     row: int,
     relation: int,

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from distributary.kernel import Ints, Words, inlined, kernel, same_text, sealed, uncounted
+from distributary.kernel import Ints, Longs, Words, fused, kernel, same_text, sealed, uncounted
 from distributary.matching.memory import hash_words
 from distributary.matching.path import bounds
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject, compares
-from distributary.matching.path.follow import Posted
+from distributary.matching.path.follow import FoundFilters, Posted
 from distributary.matching.path.keys import HIT_PLACE, HIT_TREE, KeyHits
+from distributary.matching.path.postings import POSITION
 from distributary.matching.path.ranges import TreeValues
 from distributary.matching.path.trie import LEG_COLUMNS
 from distributary.matching.path.walk import MAX_LINE, OPEN, REACH_STAMP, SURE, SummaryWalk, reach_paths
@@ -83,7 +84,46 @@ def _hashes_of(legs: Ints, table: ExpressionTable) -> Words:
 
 
 @uncounted
-def joint_holds(
+def decide_joints(
+    progress: Longs,
+    doubtful: int,
+    found: FoundFilters,
+    joints: JointFilters,
+    posted: Posted,
+    hits: KeyHits,
+    subject: Subject,
+    walk: SummaryWalk,
+    values: TreeValues,
+    longest: int,
+    marks: JointMarks,
+    masks: Words,
+) -> bool:
+    """Decide which of the entries in doubt hold for a tree; False when the masks have no room.
+
+    `progress` says how many were looked at, how many are still in doubt, and how many hold: the former are
+    moved to the front of the entries, the latter to the front of `found.held`. It goes on from there.
+    """
+    for at in range(progress[0], doubtful):
+        progress[0] = at
+        entry = found.entries[at]
+        place, leads = joints.of_filter[entry >> POSITION], UNDECIDED
+        if place != NO_JOINT:
+            leads = _joint_holds(
+                place, joints, posted, hits, subject, walk, values, longest, marks, at + 1, masks
+            )
+        if leads == NO_ROOM:
+            return False
+        if leads == UNDECIDED:
+            found.entries[progress[1]] = entry
+            progress[1] += 1
+        elif leads == LEADS:
+            found.held[progress[2]] = entry
+            progress[2] += 1
+    return True
+
+
+@fused
+def _joint_holds(
     place: int,
     joints: JointFilters,
     posted: Posted,
@@ -137,7 +177,7 @@ def joint_holds(
     return ASTRAY
 
 
-@inlined
+@fused
 def _visit(
     side: int,
     leg: Ints,
@@ -199,7 +239,7 @@ def _learn_paths(legs: Ints, known: Words, posted: Posted, walk: SummaryWalk) ->
     known[KNOWN_STAMP] = walk.bounds.stamp
 
 
-@inlined
+@fused
 def _has_value(
     leg: Ints, hashed: np.uint64, node: int, table: ExpressionTable, nodes: NodeValues, longest: int
 ) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Floats, Ints, inlined, kernel, same_text, uncounted
+from distributary.kernel import Bytes, Floats, Ints, fused, kernel, same_text, uncounted
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.bounds import PATH, SummaryPaths
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues, compares
@@ -72,7 +72,7 @@ def _no_ranges(count: int) -> ValueRanges:
     )
 
 
-@inlined
+@fused
 def _widen(
     ranges: ValueRanges, at: int, node: int, least: float, greatest: float, like: int, nodes: NodeValues
 ) -> None:
@@ -91,7 +91,7 @@ def _widen(
         ranges.greatest[at] = greatest
 
 
-@inlined
+@fused
 def paths_passing(
     relation: int,
     literal: float,
@@ -113,7 +113,7 @@ def paths_passing(
     return sure, open_to
 
 
-@uncounted
+@fused
 def class_passes(
     relation: int, literal: float, each: int, table: ExpressionTable, values: TreeValues
 ) -> bool:
@@ -129,7 +129,7 @@ def class_passes(
     return False
 
 
-@inlined
+@fused
 def _passes(
     relation: int, literal: float, at: int, ranges: ValueRanges, table: ExpressionTable, nodes: NodeValues
 ) -> bool:
@@ -143,7 +143,7 @@ def _passes(
     return bool(like & VARIED) or not _is_literal(literal, ranges.first[at], table, nodes)
 
 
-@uncounted
+@fused
 def _is_literal(literal: float, node: int, table: ExpressionTable, nodes: NodeValues) -> bool:
     """Whether a node's value is the string at that place."""
     string = int(literal)

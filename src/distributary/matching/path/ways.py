@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from distributary.kernel import Ints, Words, inlined, kernel, uncounted
+from distributary.kernel import Ints, Words, fused, kernel, uncounted
 from distributary.matching.path import bounds, evaluate
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.trie import BEFORE, CODE, CONDITION, DEEP
@@ -21,7 +21,7 @@ ASTRAY, LEADS, UNDECIDED, NO_ROOM = range(4)
 """Whether a route leads to a class; that its line is too long; or that the masks have no room to tell."""
 
 
-@uncounted
+@fused
 def route_leads(
     state: int, each: int, table: evaluate.ExpressionTable, states: Ints, walk: SummaryWalk, masks: Words
 ) -> int:
@@ -65,7 +65,7 @@ def joint_places(
     return ready, ways & back
 
 
-@inlined
+@fused
 def _draw_line(state: int, each: int, states: Ints, walk: SummaryWalk) -> int:
     """Write down the states of a route, the last first, and the classes above a class; how many states."""
     links = 0
@@ -79,7 +79,7 @@ def _draw_line(state: int, each: int, states: Ints, walk: SummaryWalk) -> int:
     return links
 
 
-@inlined
+@fused
 def _lead_down(
     links: int,
     last: int,
@@ -101,7 +101,7 @@ def _lead_down(
     return ready, ways
 
 
-@inlined
+@fused
 def _accepted(
     state: int,
     places: np.uint64,

@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Flags, Ints, Longs, Words, sealed, uncounted
+from distributary.kernel import Ints, Longs, Words, sealed, uncounted
 from distributary.matching.layers import CompiledSegment
 from distributary.matching.memory import WORD
 from distributary.matching.path.bounds import SummaryPaths
+from distributary.matching.path.checks import CheckedFilters
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, nothing_evaluated
 from distributary.matching.path.follow import Posted
 from distributary.matching.path.forest import LabelCodes, labels_of
-from distributary.matching.path.joints import KNOWN_WORDS, JointFilters, joint_filters
+from distributary.matching.path.joints import KNOWN_WORDS, joint_filters
 from distributary.matching.path.keys import pack_keys
 from distributary.matching.path.postings import LayoutPostings, no_lists, pack_postings, stamp_lists
 from distributary.matching.path.trie import Trie
@@ -70,16 +71,6 @@ class Layouts(NamedTuple):
     """How many HELD and OPEN_STILL there are; UNKNOWN when that was not asked yet."""
 
 
-class CheckedFilters(NamedTuple):
-    """How filters are checked that were found in doubt."""
-
-    exact: Ints
-    """By position: the expression that is to be evaluated, or `classes.NOT_COMPILED`."""
-    rest: Flags
-    """By position: whether the filter says more than its expression."""
-    joints: JointFilters
-
-
 class KeptSearches(NamedTuple):
     """What the kernels of a search keep."""
 
@@ -94,7 +85,8 @@ class KeptSearches(NamedTuple):
     seen: Longs
     """By position: see `follow`."""
     entries: Ints
-    """Room for all that one tree can find, each position twice."""
+    """Room for all that one tree can find, each position twice; in `held` for each position once."""
+    held: Ints
     chain: Ints
     line: Ints
 
@@ -125,6 +117,7 @@ class Workspace:
             nothing_evaluated(len(table.rows), len(self.codes), 0),
             np.full(filters, -1, np.int64),
             np.empty(2 * filters, np.int32),
+            np.empty(filters, np.int32),
             np.empty(LONGEST_CHAIN, np.int32),
             np.empty(MAX_LINE, np.int32),
         )
