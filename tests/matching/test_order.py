@@ -59,3 +59,15 @@ def test_pairs_of_many_numbers_that_are_seldom_are_put_in_order_of_rank(seed: in
     ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking, np.float64).take, rows)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from((1.0, 0.5, 2.0**50)))
+def test_rows_with_many_pairs_of_very_many_numbers_are_put_in_order_of_rank(seed: int, step: float) -> None:
+    """Sorted by a key for each pair, where ranks are whole numbers and fit; else row by row."""
+    rng = random.Random(seed)
+    ranking = [step * place for place in rng.sample(range(1000), 1000)]
+    given_pairs = [(row, slot) for row in range(ROWS) for slot in (*rng.sample(range(999), 30), 999)]
+    rng.shuffle(given_pairs)
+    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking).take, ROWS)
+    found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
+    assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))

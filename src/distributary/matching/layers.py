@@ -83,6 +83,12 @@ class LiveSlots(NamedTuple):
 
 
 @inlined
+def is_at_home(live: LiveSlots, number: Any, slot: Any) -> Any:
+    """Whether the segment of that number is the home of a slot, which may be larger than any that has one."""
+    return slot < len(live.home) and live.home[slot] == number
+
+
+@inlined
 def live_slots(words: Longs) -> LiveSlots:
     """The first of the arrays that every segment has bound."""
     return LiveSlots(array_at(words, 0, np.int32), array_at(words, 1, np.int32), array_at(words, 2, np.int32))
@@ -382,14 +388,13 @@ class Verifier(Layers[F]):
         """
         if self._waiting or self._gathered is not None:
             self._flush()
-        self._reserve(int(slots.max()))
         for number, segment in self._segments.items():
             slots = self.passing_in(number, segment, single, slots)
         return slots
 
     def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
         """The slots but those of this segment whose filters the event does not pass; as a batch of one."""
-        here = np.flatnonzero(self._home[slots] == number)
+        here = np.flatnonzero(self.homes_of(slots) == number)
         if not len(here):
             return slots
         passed = np.ones(len(slots), np.bool_)
@@ -398,13 +403,18 @@ class Verifier(Layers[F]):
         kept: Ints = slots[passed]
         return kept
 
+    def homes_of(self, slots: Ints) -> Ints:
+        """The home of each slot, of which there are some; NOWHERE for one that holds no filter."""
+        self._reserve(int(slots.max()))
+        homes: Ints = self._home[slots]
+        return homes
+
     def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
         """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
         if not len(slots):
             return np.ones(0, np.bool_)
         segments = list(self.segments())
-        self._reserve(int(slots.max()))
-        homes = self._home[slots]
+        homes = self.homes_of(slots)
         passed = np.ones(len(rows), np.bool_)
         for number, segment in segments:
             here = homes == number

@@ -14,6 +14,8 @@ SHORT = 24
 """Up to this many matches of one event are sorted by insertion."""
 DENSE = 1
 """Pairs are put in order by bits when there are so many words of bits, or fewer, for each of them."""
+KEY_BITS = 63
+"""Bits of a number that stands for a pair."""
 SPARSE = 16
 """Numbers are sorted by comparing them when fewer than one in so many possible ones is there."""
 
@@ -44,9 +46,28 @@ def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Floats], rows: int) ->
             _by_bits(pairs.rows, pairs.slots, place, ordered, np.zeros((rows, words), np.uint64), *out)
             return out
         return Pairs(*_by_place_and_row(pairs.rows, pairs.slots, place, len(numbers), rows))
-    order, starts = buckets(pairs.rows, rows)
-    _sort_within(order, starts, ranks(pairs.slots))
+    of_pairs = ranks(pairs.slots)
+    order = _order_by_keys(pairs.rows, of_pairs, rows) if len(pairs.rows) > SHORT * rows else None
+    if order is None:
+        order, starts = buckets(pairs.rows, rows)
+        _sort_within(order, starts, of_pairs)
     return Pairs(pairs.rows[order], pairs.slots[order])
+
+
+def _order_by_keys(pair_rows: Ints, ranks: Floats, rows: int) -> Longs | None:
+    """The order by row and rank, from sorting one whole number for each pair: its row, its rank, its place.
+
+    NumPy sorts whole numbers many times as fast as it finds an order. None when they do not fit, or when
+    ranks are no whole numbers.
+    """
+    whole = ranks.astype(np.int64)
+    rank_bits, place_bits = int(whole.max()).bit_length(), len(whole).bit_length()
+    if rows.bit_length() + rank_bits + place_bits > KEY_BITS or (whole != ranks).any():
+        return None
+    keys = (pair_rows.astype(np.int64) << rank_bits | whole) << place_bits | np.arange(len(whole))
+    keys.sort()
+    order: Longs = keys & ((1 << place_bits) - 1)
+    return order
 
 
 def grouped(numbers: Ints, count: int) -> Longs:

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.change import ChangeFilter, number_of
-from distributary.filters.where.lookup import attribute_of
 from distributary.filters.where.values import plain
 from distributary.kernel import Floats, Ints
 from distributary.matching import frozen
@@ -241,7 +240,7 @@ def numbers_of(batch: EventBatch, attribute: str) -> Floats | None:
 
 def number_under(event: Event, attribute: str) -> float:
     """The attribute of one event as `numbers_of` has it, NaN where it is no number."""
-    value = attribute_of(event, attribute)
+    value = event.attributes.get(attribute)  # an object, and an event's own id and topic, are no numbers
     if type(value) is float:
         return value
     value = plain(value)

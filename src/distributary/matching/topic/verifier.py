@@ -19,7 +19,7 @@ from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
 from distributary.matching.gathering import Gatherer, TextGatherer
 from distributary.matching.index import Arrays
-from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, live_slots
+from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, is_at_home, live_slots
 from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
@@ -45,7 +45,7 @@ class TopicVerifier(Verifier[TopicFilter]):
     def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
         """Compare each text with the event's topic."""
         if single.topic is None:
-            elsewhere: Ints = slots[self._home[slots] != number]
+            elsewhere: Ints = slots[self.homes_of(slots) != number]
             return elsewhere
         bound = self.bound(segment)
         return slots[: _keep(number, bound.words, single.topic, slots)]
@@ -67,14 +67,14 @@ def _keep(number: int, words: Longs, topic: Bytes, slots: Ints) -> int:
         prefetch(live.home, slot)
         prefetch(live.place, slot)
     for slot in slots:
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             prefetch(texts.offsets, live.place[slot])
     for slot in slots:
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             prefetch(texts.bytes, texts.offsets[live.place[slot]])
     kept = 0
     for slot in slots:
-        if live.home[slot] != number or agrees(texts, live.place[slot], topic, 0, len(topic)):
+        if not is_at_home(live, number, slot) or agrees(texts, live.place[slot], topic, 0, len(topic)):
             slots[kept] = slot
             kept += 1
     return kept

@@ -17,7 +17,14 @@ from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, inlined, kern
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
-from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, LiveSlots, Verifier, live_slots
+from distributary.matching.layers import (
+    OWN_ARRAYS,
+    CompiledSegment,
+    LiveSlots,
+    Verifier,
+    is_at_home,
+    live_slots,
+)
 from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
@@ -124,7 +131,7 @@ def _keep(
     kept = left_open = 0
     for slot in slots:
         says = PASSES
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             says = _answer(bound.constraints, rows, first, bound.flags, live.place[slot], 0)
         if says == OPEN:
             undecided[left_open] = slot
@@ -142,13 +149,13 @@ def _fetch(number: int, live: LiveSlots, first: Ints, constraints: Constraints, 
         prefetch(live.home, slot)
         prefetch(live.place, slot)
     for slot in slots:
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             prefetch(first, live.place[slot])
     for slot in slots:
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             prefetch(constraints.start, first[live.place[slot]])
     for slot in slots:
-        if live.home[slot] == number:
+        if is_at_home(live, number, slot):
             start = constraints.start[first[live.place[slot]]]
             prefetch(constraints.kind, start)
             prefetch(constraints.bounds, 2 * start)
