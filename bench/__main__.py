@@ -39,6 +39,7 @@ MODULES = (
     "hostile",
     "simulator",
     "spark",
+    "spark_sql",
     "queries",
 )
 NAMED = ("peers", "sizes")

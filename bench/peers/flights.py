@@ -5,7 +5,7 @@ bench and no dependency of ours. `flights` takes an even sample of it. `rules` d
 columns from a fixed list of forms, each with values that the table holds, so that a rule holds for anything
 from no flight to nearly all of them; every form comes about as often as every other.
 
-A condition is written twice where SQL dialects differ: as ours and as DuckDB's.
+A condition is written thrice where SQL dialects differ: as ours, as DuckDB's and as Spark's.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ TEXTS = {
 
 
 class Rule(NamedTuple):
-    """One condition in our words and in DuckDB's."""
+    """One condition in our words, in DuckDB's and in those of Spark SQL."""
 
     ours: str
     duckdb: str
+    spark: str
 
 
 def flights(rows: int, folder: Path) -> pa.Table:
@@ -94,11 +95,12 @@ def _rule(random: Random, number: int) -> Rule:
         return form
     other = random.choice(FORMS)(random)
     word = random.choice(("and", "and", "and not", "or"))
-    return Rule(*(f"({left}) {word} ({right})" for left, right in zip(form, other, strict=True)))
+    return Rule(*(f"({one}) {word} ({another})" for one, another in zip(form, other, strict=True)))
 
 
 def _alike(text: str) -> Rule:
-    return Rule(text, text)
+    """The same in all dialects, but that a text is a string on Spark."""
+    return Rule(text, text, text.replace(" as text)", " as string)").replace("::text", "::string"))
 
 
 def _number(random: Random) -> tuple[str, int]:
@@ -173,7 +175,8 @@ def _regular(random: Random) -> Rule:
     digit = random.randint(1, 8)
     pattern = random.choice((f"^N[{digit}-9]", f"{digit}[A-Z]+$", f"[{digit}{digit + 1}]{{2}}"))
     no = random.choice(("", "not "))
-    return Rule(f"tailnum {no}regexp '{pattern}'", f"{no}regexp_matches(tailnum, '{pattern}')")
+    ours = f"tailnum {no}regexp '{pattern}'"
+    return Rule(ours, f"{no}regexp_matches(tailnum, '{pattern}')", ours)
 
 
 def _null(random: Random) -> Rule:
@@ -278,13 +281,14 @@ def _cast(random: Random) -> Rule:
             _alike(f"cast(air_time as decimal(10, 2)) * 0.5 >= {10 * number}.25"),
             Rule(
                 f"cast(substring(tailnum, 2, 3) as bigint) > {100 * number}",
-                f"try_cast(substring(tailnum, 2, 3) as bigint) > {100 * number}",
+                *(f"try_cast(substring(tailnum, 2, 3) as bigint) > {100 * number}" for _ in range(2)),
             ),
             _alike(f"cast('2013-0{number}-15' as date) < time_hour"),
             _alike(f"time_hour::date >= date '2013-0{number}-20'"),
             Rule(
                 f"cast(time_hour as time) >= time '{number + 9:02}:30:00'",
                 f"cast(timezone('UTC', time_hour) as time) >= time '{number + 9:02}:30:00'",
+                f"date_format(time_hour, 'HH:mm:ss') >= '{number + 9:02}:30:00'",
             ),
         )
     )
@@ -306,10 +310,14 @@ def _timed(random: Random) -> Rule:
             _alike(f"time_hour - interval '3 months' < date '2013-{month:02}-01'"),
             _alike(f"time_hour < now() and minute(time_hour) + second(time_hour) = 0 and day <> {day}"),
             _alike(f"year(time_hour) = 2013 and day(time_hour) > {day}"),
-            Rule(f"weekday(time_hour) <= {1 + day % 7}", f"isodow(time_hour) <= {1 + day % 7}"),
+            Rule(
+                f"weekday(time_hour) <= {1 + day % 7}",
+                f"isodow(time_hour) <= {1 + day % 7}",
+                f"weekday(time_hour) + 1 <= {1 + day % 7}",
+            ),
             Rule(
                 f"date(time_hour) = date '2013-{month:02}-{day:02}'",
-                f"time_hour::date = date '2013-{month:02}-{day:02}'",
+                *(f"time_hour::date = date '2013-{month:02}-{day:02}'" for _ in range(2)),
             ),
         )
     )
