@@ -37,6 +37,10 @@ def random_filters(rng: random.Random, count: int) -> list[WhereFilter]:
                         f"({one} or not {other}) and ({other} or {third})",
                         f"{one} or true and {other}",
                         f"not ({one} and null)",
+                        f"({one} and {other}) is unknown or {third}",
+                        f"(({one} or {other}) is not unknown) is not false",
+                        f"not ({one} is not true) and ({other} is not false or {third})",
+                        f"{one} and ({other} or ({third} and ({one} is false or ({other} and {third}))))",
                     ]
                 )
             )

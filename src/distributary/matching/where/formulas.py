@@ -13,11 +13,21 @@ does. What is not sure in some row of a batch (see `matching.truths`) is left to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.filters.where.expression import And, Expression, Not, Or, TruthConstant
+from distributary.filters.where.expression import (
+    And,
+    Computation,
+    Expression,
+    IsNull,
+    IsTruth,
+    Not,
+    Or,
+    TruthConstant,
+)
 from distributary.filters.where.write import write
 from distributary.kernel import Flags, Ints, Words, inlined, kernel, sealed
 from distributary.matching.batch import EventBatch
@@ -26,10 +36,9 @@ from distributary.matching.memory import count_bits, lowest_bit
 from distributary.matching.truths import FALSE, TRUE, leaf_truths
 from distributary.matching.where.predicates import WORD, Predicates, PredicateTable, SignedLeaf
 
-ALL_OF, ANY_OF = -1, -2
-"""What stands in a formula for AND and OR of the two outcomes before it; a number is a predicate's."""
-DEEPEST = 128
-"""Outcomes that wait at most: conditions are not nested half as deep."""
+ALL_OF, ANY_OF, OTHERWISE = -1, -2, -3
+"""What stands in a formula for AND and OR of the two outcomes before it, and for where the one before it does
+not hold; a number is a predicate's."""
 ALL_ROWS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -60,6 +69,7 @@ class Formulas:
             np.where(raw >= _CONSTANT, raw - _CONSTANT + len(given), raw)[is_predicate]
         ]
         self.codes = FormulaCodes(sealed(np.array(first, np.int32)), sealed(raw.astype(np.int32)))
+        self.deepest = _deepest(first, codes)
         self.count = len(expressions)
 
     def hold(self, batch: EventBatch) -> tuple[Words, Ints]:
@@ -83,7 +93,9 @@ class Formulas:
             else:
                 evaluated[place] = _packed(known.truths == (TRUE if positive else FALSE), blocks)
         held = np.zeros((blocks, WORD * -(-self.count // WORD)), np.uint64)
-        _evaluate(predicates.table, buckets, evaluated, self.codes, predicates.count, batch.rows, held)
+        _evaluate(
+            predicates.table, buckets, evaluated, self.codes, predicates.count, self.deepest, batch.rows, held
+        )
         left = _open_formulas(self.codes, is_open) if is_open.any() else np.empty(0, np.int32)
         return held, left
 
@@ -117,6 +129,13 @@ def _translate(
     match expression:
         case Not(part):
             _translate(part, not positive, leaves, given, codes)
+        case IsTruth(Computation("condition", (part,)), truth):
+            _translate(part, truth, leaves, given, codes)
+            codes.extend([] if positive else [OTHERWISE])
+        case IsNull(Computation("condition", (part,))):
+            _translate(part, True, leaves, given, codes)
+            _translate(part, False, leaves, given, codes)
+            codes.extend([ANY_OF, OTHERWISE] if positive else [ANY_OF])
         case And(parts) | Or(parts):
             operation = ALL_OF if isinstance(expression, And) == positive else ANY_OF
             for number, part in enumerate(parts):
@@ -131,6 +150,17 @@ def _translate(
             if number == len(given):
                 given.append(SignedLeaf(expression, positive))
             codes.append(number)
+
+
+def _deepest(first: list[int], codes: list[int]) -> int:
+    """How many outcomes wait at most while a formula is evaluated."""
+    deepest = 0
+    for start, end in pairwise(first):
+        depth = 0
+        for code in codes[start:end]:
+            depth += 1 if code >= 0 else 0 if code == OTHERWISE else -1
+            deepest = max(deepest, depth)
+    return deepest + 1
 
 
 def _packed(flags: Flags, blocks: int) -> Words:
@@ -160,13 +190,14 @@ def _evaluate(
     evaluated: Words,
     formulas: FormulaCodes,
     predicates: int,
+    deepest: int,
     rows: int,
     held: Words,
 ) -> None:
     """Write for each 64 rows and formula the bits of the rows for which it holds."""
     bits = np.zeros(predicates, np.uint64)
     ranged = predicates - 2 - len(evaluated)
-    waiting = np.empty(DEEPEST, np.uint64)
+    waiting = np.empty(deepest, np.uint64)
     for block in range(held.shape[0]):
         base = WORD * block
         count = min(WORD, rows - base)
@@ -199,6 +230,8 @@ def _outcome(formulas: FormulaCodes, formula: Any, bits: Words, waiting: Words) 
             waiting[depth] = outcome
             depth += np.uint64(1)
             outcome = bits[np.uint64(code)]
+        elif code == OTHERWISE:
+            outcome ^= bits[len(bits) - 1]  # the predicate that always holds
         else:
             depth -= np.uint64(1)
             outcome = outcome & waiting[depth] if code == ALL_OF else outcome | waiting[depth]

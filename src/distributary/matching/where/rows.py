@@ -29,7 +29,7 @@ from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import plain
 from distributary.kernel import Bytes, Floats, Ints, Words, kernel
 from distributary.matching.columns import NULL, NUMBER, OTHER, STRING, is_hard, number_of_value, tag_of
-from distributary.matching.where.formulas import ALL_OF, DEEPEST, FormulaCodes, Formulas
+from distributary.matching.where.formulas import ALL_OF, OTHERWISE, FormulaCodes, Formulas
 from distributary.matching.where.predicates import WORD, PredicateTable, SignedLeaf, bucket_of
 from distributary.matching.where.texts import Texts, rank_text
 
@@ -152,6 +152,7 @@ class RowFormulas:
             predicates.table,
             predicates.texts,
             self._formulas.codes,
+            self._formulas.deepest,
             np.frombuffer(fields) if fields else _NO_FIELDS,
             np.frombuffer(b"".join(texts), np.uint8),
             np.array(true, np.int32),
@@ -205,6 +206,7 @@ def _hold(
     table: PredicateTable,
     texts: Texts,
     formulas: FormulaCodes,
+    deepest: int,
     fields: Floats,
     data: Bytes,
     true: Ints,
@@ -224,7 +226,7 @@ def _hold(
         _put_words(table, operand, bucket_of(table, operand, tag, value), bits)
     for number in true:
         bits[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
-    waiting = np.empty(DEEPEST, np.uint64)
+    waiting = np.empty(deepest, np.uint64)
     count: Any = 0
     for formula in range(len(formulas.first) - 1):
         depth, outcome = np.uint64(0), np.uint64(0)
@@ -235,6 +237,8 @@ def _hold(
                 depth += np.uint64(1)
                 place = np.uint64(code)
                 outcome = bits[place >> np.uint64(6)] >> (place & np.uint64(63))
+            elif code == OTHERWISE:
+                outcome ^= np.uint64(1)  # the lowest bit alone counts
             else:
                 depth -= np.uint64(1)
                 outcome = outcome & waiting[depth] if code == ALL_OF else outcome | waiting[depth]
