@@ -26,7 +26,7 @@ from distributary.matching.truths import passing
 from distributary.matching.where.formulas import Formulas
 from distributary.matching.where.rows import HardValueError, RowFormulas, Values
 
-TOGETHER = 1024
+TOGETHER = 4096
 """Conditions whose formulas share their predicates: what 64 rows need of them stays in the caches."""
 MOST_OF_ALL = 1 << 14
 """Of larger segments, what does not hold often is always searched for."""
