@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from distributary import Event, FilterError, InputError, Matcher, Subscription
 from distributary.errors import DistributaryError, UnknownSubscriptionError
 from distributary.filters import kinds
 from distributary.filters.filter import Filter
+from distributary.matching import bulk
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import RejectedInput
 
@@ -47,6 +49,36 @@ def test_a_change_takes_effect_with_the_next_event_and_disturbs_nobody() -> None
     matcher.add(subscription("s1", topic="weather"))
     matcher.add(subscription("s3", where="price > 8"))
     assert matcher.match(QUOTE) == ["s2", "s3"]
+
+
+@pytest.mark.parametrize("few", [bulk.FEW, 0], ids=["one by one", "in bulk"])
+@pytest.mark.parametrize("everything", [{"where": "true"}, {"change": {"n": 0}}])
+def test_what_asks_for_everything_is_found_until_it_is_removed(
+    everything: dict[str, Any], few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "FEW", few)
+    numbers = count()
+
+    def answers(matcher: Matcher, price: float) -> list[str]:
+        """What matches an event alone, and another one in a batch: `n` is never the same."""
+        alone, other = (Event("e", attributes={"n": next(numbers), "price": price}) for _ in range(2))
+        found: list[str] = matcher.match_batch([other])["subscription_id"].to_pylist()
+        assert matcher.match(alone) == found
+        return found
+
+    matcher = Matcher([subscription("all", **everything), subscription("some", where="price > 8")])
+    assert answers(matcher, 7) == ["all"]
+    assert answers(matcher, 8.5) == ["all", "some"]
+    matcher.freeze(tmp_path / "frozen")
+    opened = Matcher.open(tmp_path / "frozen")
+    assert answers(opened, 7) == ["all"]
+    for one in (matcher, opened):
+        one.remove("all")
+        assert answers(one, 8.5) == ["some"]
+        one.add(subscription("other", where="price > 9"))  # in the place of the one that was removed
+        assert answers(one, 8.5) == ["some"]
+        one.add(subscription("again", **everything))
+        assert answers(one, 7) == ["again"]
 
 
 def test_subscriptions_with_the_same_filters_share_a_slot() -> None:

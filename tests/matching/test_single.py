@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
@@ -26,6 +28,10 @@ CONDITIONS = (
     "a < b",
     "wind is not null",
     "wind.speed > 3 and wind is not null",
+    "wind = 'strong'",
+    "not a > 0.5",
+    "a <> 1",
+    "a is distinct from 1",
     "id = 'e1' or id = 'e2'",
     "topic is null",
     "topic like 'A/%' and id <> 'e3'",
@@ -33,6 +39,13 @@ CONDITIONS = (
     "lower(name) = 'ann'",
     "price >= 1.00000000000000000001",
     "price < 1.5",
+    "price > 1.00000000000000000001",
+    "price = 1.00000000000000000001",
+    "price < 1.00000000000000000002 or price > 2",
+    "price = 0.100000000000000060",
+    "price > 0.100000000000000060 and price < 1",
+    "price >= 900719925474099954",
+    "price between 1.00000000000000000002 and 1.00000000000000000003",
     "at > timestamp '2026-01-01 00:00:00'",
     "flag",
     "not flag or a is null",
@@ -53,6 +66,11 @@ EVENTS = (
     Event("e10", attributes={"a": np.float32(0.75), "b": np.int64(1), "name": np.str_("ann")}),
     Event("e11", attributes={"a": (1, 2), "id": "e1", "topic": "A/C"}),
     Event("e12", attributes={"at": np.datetime64("NaT"), "topic.depth": 2, "wind": "strong"}),
+    Event("e13", "A", {"wind": "strong", "wind.speed": 5, "topic.depth": 1, "id.x": 2}),
+    Event("e14", attributes={"wind.speed": 5, "wind": "strong", "price": Decimal("1.00000000000000000002")}),
+    Event("e16", attributes={"price": Decimal("0.1000000000000000675")}),
+    Event("e17", attributes={"price": Decimal(900719925474099954)}),
+    Event("e15", attributes={"price": Decimal("1.00000000000000000003"), "topic.depth": 1, "id.x": 2}),
 )
 
 
@@ -108,15 +126,18 @@ def test_a_removal_is_seen_after_the_table_of_slots_was_replaced_by_a_larger_one
 
 @pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1])
 def test_more_answers_than_there_is_room_for_at_first(count: int) -> None:
-    event = Event("e", "A/B", {"a": 5})
+    event = Event("e", "A/B", {"a": 5, "b": 9})
     by_topic = [Subscription(f"t{number}", "ann", "A/B", f"a <> {-1 - number}") for number in range(count)]
     by_condition = [Subscription(f"w{number}", "ann", where=f"a > {-number}") for number in range(count)]
     uncertain = [
         Subscription(f"u{number}", "ann", where=f"a > {-number} and a <> b or a = 5")
         for number in range(count)
     ]
+    undecided = [
+        Subscription(f"v{number}", "ann", where=f"a > {-number} and a < b") for number in range(count)
+    ]
     alike = [Subscription(f"l{number}", "ann", "A") for number in range(count)]
-    for held in (by_topic, by_condition, uncertain, alike):
+    for held in (by_topic, by_condition, uncertain, undecided, alike):
         matcher = Matcher(held)
         assert matcher.match(event) == sorted(each.id for each in held)
 
@@ -169,6 +190,7 @@ def test_threads_may_ask_at_once() -> None:
             assert answers == expected
 
 
-def test_an_array_of_another_type_is_not_bound() -> None:
+@pytest.mark.parametrize("array", [np.zeros(3, np.int64), np.zeros(6, np.int32)[::2]])
+def test_an_array_of_another_type_or_with_gaps_is_not_bound(array: NDArray[Any]) -> None:
     with pytest.raises(TypeError, match="int32"):
-        BoundArrays([(np.zeros(3, np.int64), np.int32)])
+        BoundArrays([(array, np.int32)])

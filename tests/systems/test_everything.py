@@ -8,6 +8,7 @@ import pytest
 
 from distributary.errors import FilterError
 from distributary.filters.kinds import parse_filters
+from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
@@ -15,7 +16,8 @@ from distributary.sim.simulator import Simulator
 from distributary.systems.assembly import MakeBroker, Settings
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.matching import Matching
-from distributary.systems.attributes.schema import AttributeSchema, NumberAttribute
+from distributary.systems.attributes.parts import parts_of
+from distributary.systems.attributes.schema import EVERYTHING, AttributeSchema, NumberAttribute
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.table import hope
@@ -109,6 +111,13 @@ def test_what_asks_for_everything_gets_exactly_what_it_lets_pass(system: str, se
     deployment.simulator.run()
     last = [one for received in deployment.deliveries[before:] for one in received.delivery.subscriptions]
     assert sorted(last) == ["always", "missing", "missing or dear"]
+
+
+def test_only_what_has_no_condition_that_is_looked_up_is_filed_for_every_event() -> None:
+    schema = AttributeSchema(PRICES, everything=True)
+    for where, names in (("price > 5", ["price"]), ("true", [EVERYTHING]), ("size > 5", [EVERYTHING])):
+        (part,) = parts_of({"where": WhereFilter.parse(where)}, schema)
+        assert [name for name, _ in part.reaches] == names
 
 
 def test_a_ring_that_looks_up_values_alone_says_what_it_needs() -> None:

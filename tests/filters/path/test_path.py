@@ -357,6 +357,7 @@ def test_a_path_for_every_document_is_read_as_one_and_covers_all_others(text: st
         assert PathFilter.parse(other).merge(everything) == everything
     assert PathFilter.parse("a[2] | " + text).asks_for_all == "every document"
     assert PathFilter.parse("/*[a]").asks_for_all is None
+    assert PathFilter.parse("(//b)[2]").asks_for_all is PathFilter.parse("(/a)[1]/.").asks_for_all is None
 
 
 def outcome(text: str) -> object:
