@@ -15,7 +15,7 @@ import pytest
 from distributary import Matcher, Subscription
 from distributary.filters.path import document as document_module
 from distributary.filters.path.document import Document, parse_document
-from distributary.filters.path.filter import PathFilter
+from distributary.filters.path.filter import PathFilter, selects
 from distributary.matching.matcher import RejectedInput
 
 MEBIBYTE = 1024 * 1024
@@ -164,4 +164,24 @@ def test_many_different_names_are_matched_in_linear_time(each: str) -> None:
     table = pa.table({"id": ["e"], "document": [elements(each, 60_000)]})
     begun = time.process_time()
     matcher.match_batch(table)
+    assert time.process_time() - begun < 20
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//*[contains(//., 'x')]",
+        "//a[contains(//a/@k, name())]",
+        "//*[. = //c]",
+        "//*[string-length(.) > //b]",
+        "//*[count(//a) > 1000000]",
+        "//*[sum(//a) + string-length(.) < 0]",
+        "//a[@k != //a/@k]",
+    ],
+)
+def test_what_an_absolute_path_selects_is_found_once_for_all_nodes(path: str) -> None:
+    """4,000 elements took 0.6 s when each looked again, and 100,000 would have taken minutes."""
+    document = parse_document(elements("<a k='1'>1</a>", 100_000))
+    begun = time.process_time()
+    assert not selects(PathFilter.parse(path), document)
     assert time.process_time() - begun < 20

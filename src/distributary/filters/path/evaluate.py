@@ -57,6 +57,7 @@ class XPathEvaluation:
     def __init__(self, nodes: NumberedNodes) -> None:
         self.nodes = nodes
         self.near: dict[int, dict[int, list[int]]] = {}
+        self.fixed: dict[int, scalars.Scalar | list[int] | None] = {}
         self._passing: dict[int, NodeSet] = {}
         self._passing_numbers: dict[int, Numbers] = {}
         self._absolute: dict[int, NodeSet] = {}

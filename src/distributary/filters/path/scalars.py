@@ -2,11 +2,14 @@
 
 The paths in them are *near* (see `read_xpath`): what they select is found from the node in as many steps as
 there are nodes selected, and what `..` leads to is remembered, so that all nodes of a document together take
-time in proportion to its size, times its depth for the texts that are compared.
+time in proportion to its size, times its depth for the texts that are compared. What an absolute path selects
+is the same for every node: it is found once (`FixedNodes`), and so is the value of what depends on no node.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cached_property
 from math import ceil, floor, inf, isfinite, isnan
 from typing import Any, Protocol
 
@@ -36,7 +39,9 @@ class XPathSurroundings(Protocol):
 
     nodes: NumberedNodes
     near: dict[int, dict[int, list[int]]]
-    """By path: what it has selected from nodes above."""
+    """By path: what it has selected from nodes above; from the document, where it is absolute."""
+    fixed: dict[int, Scalar | list[int] | None]
+    """By function or calculation: its value if that is the same for all nodes, else None."""
 
     @property
     def languages(self) -> dict[int, str]:
@@ -53,6 +58,58 @@ class XPathSurroundings(Protocol):
 
     def leads(self, path: XPath, node: int, comparison: tuple[str, str | float] | None = None) -> bool:
         """Whether a path leads from a node to one whose value compares so."""
+
+
+class FixedNodes(list[int]):
+    """The nodes that an absolute path selects, and what comparisons need of their values, found once."""
+
+    def __init__(self, selected: Iterable[int], nodes: NumberedNodes) -> None:
+        super().__init__(selected)
+        self._nodes = nodes
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """Their values."""
+        return frozenset(map(self._nodes.value, self))
+
+    @cached_property
+    def numbers(self) -> frozenset[float]:
+        """Those of the values that are numbers."""
+        return frozenset(each for each in map(number, self.texts) if not isnan(each))
+
+    @cached_property
+    def all_numbers(self) -> bool:
+        """Whether every value is a number."""
+        return not any(isnan(number(each)) for each in self.texts)
+
+    @cached_property
+    def least(self) -> float:
+        """The least number, of which there is one."""
+        return min(self.numbers)
+
+    @cached_property
+    def greatest(self) -> float:
+        """The greatest number, of which there is one."""
+        return max(self.numbers)
+
+    @cached_property
+    def first_text(self) -> str:
+        """The value of the first of them, which is their value as a string; empty where there is none."""
+        return self._nodes.value(self[0]) if self else ""
+
+    def compares(self, relation: str, other: str | float) -> bool:
+        """Whether the value of one of them compares so with another."""
+        if relation in ("=", "!=") and isinstance(other, str):
+            return other in self.texts if relation == "=" else bool(self.texts - {other})
+        bound = _number_of(other)
+        if relation == "!=":
+            return bool(self) and (isnan(bound) or not self.all_numbers or bool(self.numbers - {bound}))
+        if relation == "=" or not self.numbers:
+            return bound in self.numbers and not isnan(bound)
+        return bool(RELATIONS[relation](self.least if relation[0] == "<" else self.greatest, bound))
+
+
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def truth(expression: Expression, around: XPathSurroundings, node: int, position: int, size: int) -> bool:
@@ -90,25 +147,55 @@ def value_of(
             return float(size)
         case XPathCall("lang", (XPathLiteral(str(language)),)):
             return _speaks(language, around, node)
+    fixed = around.fixed
+    if id(expression) not in fixed:
+        fixed[id(expression)] = _computed(expression, around, 0, 0, 0) if _is_fixed(expression) else None
+    found = fixed[id(expression)]
+    return _computed(expression, around, node, position, size) if found is None else found
+
+
+def _is_fixed(expression: Expression) -> bool:
+    """Whether an expression has the same value for every node: no position, and only absolute paths."""
+    match expression:
+        case XPathLiteral():
+            return True
+        case XPath():
+            return expression.absolute
+        case XPathCall("position" | "last" | "lang"):
+            return False
         case XPathCall(function, arguments):
-            values = [value_of(each, around, node, position, size) for each in arguments]
-            if not values and xpath.FUNCTIONS.get(function, (1, 1, ""))[:2] == (0, 1):
-                values = [[node]]  # without an argument they look at the node itself
-            return _called(function, values, around.nodes)
+            return bool(arguments or function in ("true", "false")) and all(map(_is_fixed, arguments))
+        case XPathOperation(_, left, right):
+            return _is_fixed(left) and _is_fixed(right)
+    return False
+
+
+def _computed(
+    expression: Expression, around: XPathSurroundings, node: int, position: int, size: int
+) -> Scalar | list[int]:
+    """The value of a function or calculation."""
+    match expression:
         case XPathOperation(relation, left, right):
             first = value_of(left, around, node, position, size)
             second = value_of(right, around, node, position, size)
             if relation in RELATIONS:
                 return _compared(relation, first, second, around.nodes)
             return _calculated(relation, _as_number(first, around.nodes), _as_number(second, around.nodes))
+    assert isinstance(expression, XPathCall)
+    values = [value_of(each, around, node, position, size) for each in expression.arguments]
+    if not values and xpath.FUNCTIONS.get(expression.function, (1, 1, ""))[:2] == (0, 1):
+        values = [[node]]  # without an argument they look at the node itself
+    return _called(expression.function, values, around.nodes)
 
 
 def near_nodes(path: XPath, around: XPathSurroundings, node: int) -> list[int]:
     """The nodes that a near path selects from a node, in document order."""
-    if path.absolute:
-        found: list[int] = np.flatnonzero(around.selected(path)).tolist()
-        return found
     nodes = around.nodes
+    if path.absolute:
+        kept = around.near.setdefault(id(path), {})
+        if 0 not in kept:
+            kept[0] = FixedNodes(np.flatnonzero(around.selected(path)).tolist(), nodes)
+        return kept[0]
     steps = path.steps
     place = 0
     while place < len(steps) and steps[place].axis is XPathAxis.PARENT:
@@ -236,6 +323,11 @@ def _compared(relation: str, first: Any, second: Any, nodes: NumberedNodes) -> b
     if isinstance(first, bool) or isinstance(second, bool):
         one, other = _as_boolean(first), _as_boolean(second)
         return bool(RELATIONS[relation](one, other))
+    if isinstance(first, FixedNodes) or (isinstance(second, list) and not isinstance(second, FixedNodes)):
+        first, second, relation = second, first, _MIRRORED[relation]  # what is fixed comes second
+    if isinstance(second, FixedNodes):
+        others = {nodes.value(each) for each in first} if isinstance(first, list) else (first,)
+        return any(second.compares(_MIRRORED[relation], each) for each in others)
     if isinstance(first, list) and isinstance(second, list):
         return _any_pair(relation, list(map(nodes.value, first)), list(map(nodes.value, second)))
     if isinstance(second, list):
@@ -295,6 +387,8 @@ def _number_of(value: str | float) -> float:
 
 
 def _as_string(value: Any, nodes: NumberedNodes) -> str:
+    if isinstance(value, FixedNodes):
+        return value.first_text
     if isinstance(value, list):
         return nodes.value(value[0]) if value else ""
     if isinstance(value, bool):
