@@ -15,7 +15,7 @@ import numpy as np
 from distributary.kernel import Flags, Ints, Longs, Words, kernel, uncounted
 from distributary.matching.path import evaluate
 from distributary.matching.path.follow import FoundFilters, Posted
-from distributary.matching.path.joints import JointFilters, JointMarks, decide_joints
+from distributary.matching.path.joints import JointFilters, decide_joints, no_marks
 from distributary.matching.path.keys import KeyHits
 from distributary.matching.path.postings import DOUBT, POSITION, SEVERAL
 from distributary.matching.path.ranges import TreeValues
@@ -109,7 +109,7 @@ def check_joints(
     out: PairsWithRoom,
 ) -> tuple[Words, int]:
     """Decide the filters of two values; gives the masks, and how much is left in doubt, at the front."""
-    marks = JointMarks(np.zeros(len(subject.parent), np.int32), np.zeros(len(walk.classes), np.int32))
+    marks = no_marks(subject.parent, len(walk.classes))
     progress = np.zeros(3, np.int64)
     while not decide_joints(
         progress,

@@ -23,6 +23,7 @@ from distributary.matching.path import bounds
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject, compares
 from distributary.matching.path.follow import FoundFilters, Posted
+from distributary.matching.path.forest import TEXT_CODE
 from distributary.matching.path.keys import HIT_PLACE, HIT_TREE, KeyHits
 from distributary.matching.path.postings import POSITION
 from distributary.matching.path.ranges import TreeValues
@@ -36,6 +37,10 @@ value compares with the literal at that place, how many links lead there from th
 is deep, and the key of an equality, else -1."""
 
 NO_JOINT = -1
+
+MARK, JOINTS = range(2)
+FEW = 8
+"""Up to so many joints of the first value, the second is looked for below each of them."""
 
 KNOWN_STAMP, KNOWN_WORDS = 4, 5
 """Where the stamp of the paths stands behind the masks of the two values, and how many words these are."""
@@ -56,6 +61,13 @@ class JointFilters(NamedTuple):
 
 class JointMarks(NamedTuple):
     """What was seen of a tree for the filter that is decided, by the filter's own mark."""
+
+    last: Ints
+    """By element or attribute: the last one that is below it, or itself; they stand in document order."""
+    counts: Longs
+    """MARK: the mark of the filter; JOINTS: how many joints its first value has."""
+    joints: Ints
+    """These joints, as far as they are FEW."""
 
     nodes: Ints
     """By node: the mark of the last filter whose first value has its joint there."""
@@ -83,6 +95,16 @@ def _hashes_of(legs: Ints, table: ExpressionTable) -> Words:
     return hashes
 
 
+@kernel
+def no_marks(parent: Ints, classes: int) -> JointMarks:
+    """No marks yet, for a tree with these parents and a summary of so many classes."""
+    last = np.arange(len(parent)).astype(np.int32)
+    for node in range(len(parent) - 1, 0, -1):
+        last[parent[node]] = max(last[parent[node]], last[node])
+    nodes, of_class = np.zeros(len(parent), np.int32), np.zeros(classes, np.int32)
+    return JointMarks(last, np.zeros(2, np.int64), np.empty(FEW, np.int32), nodes, of_class)
+
+
 @uncounted
 def decide_joints(
     progress: Longs,
@@ -108,9 +130,7 @@ def decide_joints(
         entry = found.entries[at]
         place, leads = joints.of_filter[entry >> POSITION], UNDECIDED
         if place != NO_JOINT:
-            leads = _joint_holds(
-                place, joints, posted, hits, subject, walk, values, longest, marks, at + 1, masks
-            )
+            leads = _joint_holds(place, joints, posted, hits, subject, walk, values, longest, marks, masks)
         if leads == NO_ROOM:
             return False
         if leads == UNDECIDED:
@@ -133,13 +153,14 @@ def _joint_holds(
     values: TreeValues,
     longest: int,
     marks: JointMarks,
-    mark: int,
     masks: Words,
 ) -> int:
     """Whether the filter at a place holds for a tree: ASTRAY, LEADS, UNDECIDED or NO_ROOM of `ways`.
 
-    The subject is the tree's nodes, the walk its summary. The mark, above 0, is of no other filter.
+    The subject is the tree's nodes, the walk its summary.
     """
+    marks.counts[MARK] += 1
+    marks.counts[JOINTS] = 0
     known = joints.paths[walk.layout, place]
     if walk.bounds.paths.size and known[KNOWN_STAMP] != walk.bounds.stamp:
         _learn_paths(joints.legs[place], known, posted, walk)
@@ -154,24 +175,32 @@ def _joint_holds(
         sure, open_to = np.uint64(0), ~np.uint64(0)
         if walk.bounds.paths.size:
             sure, open_to = known[2 * side + SURE], known[2 * side + OPEN]
-        found = ASTRAY
-        for at in range(low, high):
-            node = nodes[at]
-            if leg[KEY] < 0 and not _has_value(
-                leg, joints.hashes[place, side], node, posted.table, values.nodes, longest
-            ):
-                continue
-            each = values.of_node[node]
-            bit = np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
-            if not open_to & bit:
-                continue
-            if walk.classes[each, bounds.DEPTH] >= MAX_LINE:
-                return UNDECIDED
-            leads = _visit(side, leg, node, each, sure & bit != 0, posted, subject, walk, marks, mark, masks)
-            if leads == NO_ROOM or (side and leads == LEADS):
-                return leads
-            if leads == LEADS:
-                found = LEADS
+        found, below = ASTRAY, 0
+        if side and leg[KEY] < 0 and leg[CODE] != TEXT_CODE and marks.counts[JOINTS] <= FEW:
+            below = marks.counts[JOINTS]
+        for span in range(max(below, 1)):
+            start, stop = low, high
+            if below:
+                joint: Any = np.int64(marks.joints[span])
+                start = _first_from(nodes, low, high, joint)
+                stop = _first_from(nodes, start, high, marks.last[joint] + 1)
+            for at in range(start, stop):
+                node = nodes[at]
+                if leg[KEY] < 0 and not _has_value(
+                    leg, joints.hashes[place, side], node, posted.table, values.nodes, longest
+                ):
+                    continue
+                each = values.of_node[node]
+                bit = np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
+                if not open_to & bit:
+                    continue
+                if walk.classes[each, bounds.DEPTH] >= MAX_LINE:
+                    return UNDECIDED
+                leads = _visit(side, leg, node, each, sure & bit != 0, posted, subject, walk, marks, masks)
+                if leads == NO_ROOM or (side and leads == LEADS):
+                    return leads
+                if leads == LEADS:
+                    found = LEADS
         if found == ASTRAY:
             break
     return ASTRAY
@@ -188,7 +217,6 @@ def _visit(
     subject: Subject,
     walk: SummaryWalk,
     marks: JointMarks,
-    mark: int,
     masks: Words,
 ) -> int:
     """Mark the joints of a node that has the first value, or see whether one of the second's is marked.
@@ -197,6 +225,7 @@ def _visit(
     """
     table, states, parent = posted.table, posted.trie.states, subject.parent
     state: Any = np.int64(leg[STATE])
+    mark = marks.counts[MARK]
     if leg[TWISTED]:
         ready, places = joint_places(state, leg[UP], each, table, states, walk, masks)
         if not ready:
@@ -206,7 +235,7 @@ def _visit(
             node, depth = parent[node], depth - 1
             if (places >> np.uint64(depth)) & np.uint64(1):
                 if not side:
-                    marks.nodes[node] = mark
+                    _mark(node, marks)
                 if marks.nodes[node] == mark:
                     found = LEADS
         return found
@@ -224,8 +253,30 @@ def _visit(
             marks.classes[each] = leads + 4 * (2 * mark + side)
         if leads == ASTRAY:
             return ASTRAY
-    marks.nodes[joint] = mark
+    _mark(joint, marks)
     return LEADS
+
+
+@fused
+def _mark(node: int, marks: JointMarks) -> None:
+    """Note a joint, once."""
+    if marks.nodes[node] != marks.counts[MARK]:
+        marks.nodes[node] = marks.counts[MARK]
+        if marks.counts[JOINTS] < FEW:
+            marks.joints[marks.counts[JOINTS]] = node
+        marks.counts[JOINTS] += 1
+
+
+@fused
+def _first_from(nodes: Ints, low: int, high: int, node: int) -> int:
+    """The first place among ascending nodes that has this node or a later one."""
+    while low < high:
+        middle = (low + high) >> 1
+        if nodes[middle] < node:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @uncounted
