@@ -229,7 +229,8 @@ def column_of_texts(texts: Strings | None, rows: int) -> AttributeColumn:
 
 def objects_of(names: Iterable[str]) -> set[str]:
     """The names of objects, of whose attributes these are: `wind` for `wind.speed`."""
-    return {name[:end] for name in names for end, character in enumerate(name) if character == "." and end}
+    dotted = [name for name in names if "." in name]
+    return {name[:end] for name in dotted for end, character in enumerate(name) if character == "." and end}
 
 
 def _collector(events: Sequence[Event], name: str, objects: Collection[str]) -> Callable[[], AttributeColumn]:

@@ -70,6 +70,8 @@ class Strings(NamedTuple):
     @classmethod
     def from_texts(cls, texts: Sequence[str | None]) -> Strings | None:
         """The texts in bytes; None when there is no text in any row."""
+        if len(texts) == 1:
+            return cls.of_text(texts[0])
         return None if all(text is None for text in texts) else cls.of_texts(texts)
 
     @classmethod
@@ -80,6 +82,14 @@ class Strings(NamedTuple):
         ends = np.cumsum(np.array([len(text) for text in encoded], np.int64))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
         return cls(np.frombuffer(b"".join(encoded), np.uint8), starts, ends, valid)
+
+    @classmethod
+    def of_text(cls, text: str | None) -> Strings | None:
+        """One text, in the only row; None when there is none."""
+        if text is None:
+            return None
+        data = np.frombuffer(text.encode(), np.uint8)
+        return cls(data, np.zeros(1, np.int64), np.full(1, len(data), np.int64), np.ones(1, np.bool_))
 
     def text(self, row: int) -> str | None:
         """The text of a row; None when it is null."""
