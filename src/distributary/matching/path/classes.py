@@ -232,10 +232,12 @@ def _begin_walk(
         if code_low[code] < code_low[code + 1]:
             lacking &= ~(np.uint64(1) << np.uint64(code & 63))
     stamp = kept.layouts.stamp[layout]
-    known = bounds.Bounds(kept.masks, evaluated.stack, paths, stamp)
+    table = layout % len(kept.reach)
+    reach = kept.reach[table]
+    known = bounds.Bounds(kept.masks[table], evaluated.stack, paths, stamp)
     # The route of the document's own state leads to the document.
-    kept.reach[0, REACH_STAMP], kept.reach[0, SURE], kept.reach[0, OPEN] = stamp, DOCUMENT, DOCUMENT
-    return SummaryWalk(classes, subject, known, kept.reach, evaluated, lacking, kept.chain, kept.line, layout)
+    reach[0, REACH_STAMP], reach[0, SURE], reach[0, OPEN] = stamp, DOCUMENT, DOCUMENT
+    return SummaryWalk(classes, subject, known, reach, evaluated, lacking, kept.chain, kept.line, layout)
 
 
 @kernel

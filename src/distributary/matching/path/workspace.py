@@ -11,8 +11,8 @@ Rules:
   the stamp of a layout. A new layout takes the place of the one that was not used for longest, with a new
   stamp, so nothing is ever cleared.
 - A workspace serves one search at a time. `PathClasses` takes it out of the segment's memo meanwhile.
-- `MOST_BYTES` bounds the lists of postings of all layouts together, and again what else is kept of layouts.
-  Pages that no document touches take no memory.
+- `MOST_BYTES` bounds the lists of postings of all layouts together, again what else is kept of each layout,
+  and again what layouts share. Pages that no document touches take no memory.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from distributary.matching.path.postings import LayoutPostings, no_lists, pack_p
 from distributary.matching.path.trie import Trie
 from distributary.matching.path.walk import LONGEST_CHAIN, MAX_LINE
 
-MOST_BYTES = 48 << 20
+MOST_BYTES = 64 << 20
 MOST_LAYOUTS = 64
+MOST_REACHED = 16
 LAST_SERIAL = 1 << 30
 """Serial numbers stay well below what the stamps can hold; then a workspace is made anew."""
 
@@ -76,7 +77,8 @@ class KeptSearches(NamedTuple):
 
     layouts: Layouts
     reach: Words
-    """By state: see `walk`; for the layout with whose stamp it is stamped, as in `masks`."""
+    """By state: see `walk`. Layouts share a few such tables, and `masks`, each by its own stamp: they are
+    asked only when a value is met for the first time in a layout."""
     masks: Words
     """By expression: see `bounds`."""
     evaluated: Evaluated
@@ -104,6 +106,7 @@ class Workspace:
         self.longest = table.longest
         """The length of the longest string that values are compared with."""
         filters, structural = len(arrays["exact"]), int(arrays["structural"][0])
+        shared = max(1, min(MOST_REACHED, MOST_BYTES // (WORD * (3 * len(trie.states) + 5 * structural))))
         layouts = _no_layouts(trie, len(arrays["joints.legs"]))
         joints = joint_filters(arrays, table, len(layouts.size))
         self.checks = CheckedFilters(sealed(arrays["exact"]), sealed(arrays["rest"]), joints)
@@ -111,8 +114,8 @@ class Workspace:
         self.posted = Posted(table, trie, pack_keys(table, trie), pack_postings(trie, filters), lists)
         self.kept = KeptSearches(
             layouts,
-            np.zeros((len(trie.states), 3), np.uint64),
-            np.zeros((structural, 5), np.uint64),
+            np.zeros((shared, len(trie.states), 3), np.uint64),
+            np.zeros((shared, structural, 5), np.uint64),
             nothing_evaluated(len(table.rows), len(self.codes), len(trie.states)),
             nothing_evaluated(len(table.rows), len(self.codes), 0),
             np.full(filters, -1, np.int64),
