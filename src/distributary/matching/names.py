@@ -343,19 +343,32 @@ def _place(text: Bytes, order: Ints, offsets: Longs, data: Bytes) -> int:
     return low
 
 
-@kernel
 def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
     """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""
+    # The arrays are NumPy's, which asks for large pages: they are much faster to get than those of kernels.
     ends = np.empty(len(numbers) + 1, np.int64)
-    ends[0] = 0
+    _add_lengths(numbers, offsets, data, ends)
+    taken = np.empty(int(ends[-1]) + WORD, np.uint8)
+    _copy_texts(numbers, offsets, data, ends, taken)
+    return ends, taken
+
+
+@kernel
+def _add_lengths(numbers: Ints, offsets: Longs, data: Bytes, ends: Longs) -> None:
+    """Write where each text ends if they lie one after another."""
+    ends[0] = total = np.int64(0)
     for at in range(len(numbers)):
-        start = offsets[numbers[at]]
+        number = np.uint64(numbers[at])
+        start = offsets[number]
         prefetch(data, start)
-        ends[at + 1] = ends[at] + offsets[numbers[at] + 1] - start
-    taken = np.empty(ends[-1] + WORD, np.uint8)
+        total += offsets[number + np.uint64(1)] - start
+        ends[at + 1] = total
+
+
+@kernel
+def _copy_texts(numbers: Ints, offsets: Longs, data: Bytes, ends: Longs, taken: Bytes) -> None:
     for at in range(len(numbers)):
         _copy(data, offsets[numbers[at]], taken, ends[at], ends[at + 1])
-    return ends, taken
 
 
 @inlined

@@ -207,7 +207,11 @@ class SubscriptionRegistry:
         if not len(pairs.rows):
             return pairs
         first, following, _ = self._list(changing)
-        return Pairs(*_expand(pairs.rows, pairs.slots, first, following))
+        total = _count_expanded(pairs.slots, first, following)
+        # Made here, because NumPy asks for large pages, which are much faster to get.
+        expanded = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
+        _expand(pairs.rows, pairs.slots, first, following, *expanded)
+        return expanded
 
     def numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
         """The subscriptions of these slots that have no tolerance, and whether there are others that do.
@@ -335,15 +339,18 @@ def _link(
 
 
 @kernel
-def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints) -> tuple[Ints, Ints]:
+def _count_expanded(slots: Ints, first: Ints, following: Ints) -> int:
     total = 0
-    for at in range(len(rows)):
-        number = first[slots[at]]
+    for slot in slots:
+        number = first[slot]
         while number != NONE:
             total += 1
             number = following[number]
-    out_rows = np.empty(total, np.int32)
-    out_numbers = np.empty(total, np.int32)
+    return total
+
+
+@kernel
+def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints, out_rows: Ints, out_numbers: Ints) -> None:
     filled = 0
     for at in range(len(rows)):
         number = first[slots[at]]
@@ -352,7 +359,6 @@ def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints) -> tuple[Ints
             out_numbers[filled] = number
             filled += 1
             number = following[number]
-    return out_rows, out_numbers
 
 
 @kernel
