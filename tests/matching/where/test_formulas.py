@@ -183,6 +183,7 @@ def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypa
     """Single events and batches of a few rows, when all conditions are chosen and when only some are."""
     rng = random.Random(seed)
     monkeypatch.setattr(bitsets, "FEW_OPEN", 0)
+    monkeypatch.setattr(everywhere, "HARD", 0)
     monkeypatch.setattr(everywhere, "MOST_OF_ALL", 1 << 14 if all_chosen else 0)
     monkeypatch.setattr(rows, "KEPT", rng.choice([1, 3, 4096]))
     filters = random_filters(rng, 70)
@@ -211,6 +212,7 @@ def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypa
 
 def test_values_that_python_takes_for_equal_are_remembered_apart(monkeypatch):
     monkeypatch.setattr(bitsets, "SOME", 1)
+    monkeypatch.setattr(everywhere, "HARD", 0)
     texts = ["1", "1.0", "true", "0", "0.0", "-0.0", "false"]
     index = WhereBitsets()
     index.add_many(range(7), [WhereFilter.parse(f"cast(a as text) = '{text}'") for text in texts])
@@ -224,19 +226,23 @@ def test_values_that_python_takes_for_equal_are_remembered_apart(monkeypatch):
         ]
 
 
-def test_events_that_pass_many_conditions_have_all_evaluated():
+@pytest.mark.parametrize("hard", [True, False])
+def test_events_that_pass_many_conditions_have_all_evaluated(hard, monkeypatch):
+    """But where constraints decide all of them, searching is faster."""
+    monkeypatch.setattr(everywhere, "HARD", 0 if hard else 1)
     index, _, dense = sparse_and_dense()
     expected = expected_of(dense)
     for row in range(140, 150):
         event = Event("e", attributes={"a": int(dense["a"][row]), "b": int(dense["b"][row])})
         assert index.match(event) == [slot for at, slot in expected if at == row]
     ((_, segment),) = index.segments()
-    assert segment.memo.chosen.are_all
+    assert segment.memo.chosen.are_all == hard
     index.remove(3)
     assert 3 not in index.match(event)
 
 
-def test_removed_conditions_are_not_found_by_formulas():
+def test_removed_conditions_are_not_found_by_formulas(monkeypatch):
+    monkeypatch.setattr(everywhere, "HARD", 0)
     index, _, dense = sparse_and_dense()
     piece = dense.slice(100, 64).combine_chunks()
     for _ in range(2):
@@ -250,6 +256,7 @@ def test_removed_conditions_are_not_found_by_formulas():
 
 def test_what_looks_at_the_clock_is_not_remembered(monkeypatch):
     monkeypatch.setattr(bitsets, "SOME", 1)
+    monkeypatch.setattr(everywhere, "HARD", 0)
     index = WhereBitsets()
     texts = ["at > now()", "hour(now()) = 0", "at > now() and at is not null"]
     index.add_many(range(3), [WhereFilter.parse(text) for text in texts])

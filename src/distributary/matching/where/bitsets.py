@@ -104,7 +104,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         """Evaluate all conditions if all are chosen for that; else encode the event and search."""
         everywhere = _everywhere(segment)
         chosen = everywhere.chosen
-        if chosen.are_all and chosen.count >= SOME:
+        if chosen.are_all and everywhere.is_hard and chosen.count >= SOME:
             held = chosen.holding(*_values_of(single))
             if held is not None:
                 alive = self.live(number, segment, held)

@@ -18,6 +18,7 @@ import numpy as np
 from distributary.filters.where.expression import Expression
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Instant
+from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
@@ -26,14 +27,17 @@ from distributary.matching.truths import passing
 from distributary.matching.where.formulas import Formulas
 from distributary.matching.where.rows import HardValueError, RowFormulas, Values
 
-TOGETHER = 4096
-"""Conditions whose formulas share their predicates: what 64 rows need of them stays in the caches."""
+TOGETHER = 1 << 14
+"""Conditions whose formulas share their predicates, and what an event's values come to."""
 MOST_OF_ALL = 1 << 14
 """Of larger segments, what does not hold often is always searched for."""
 BY_ROW = 32
 """Rows of a batch that are evaluated one by one: columns would cost more."""
 SOME = 32
 """Conditions of a segment for which single events are looked at."""
+HARD = 16
+"""So many operations, and conditions that constraints do not decide, make a single event costly to search
+for: fewer, and it is searched for even where many conditions hold."""
 DENSE_EVENTS = 4
 """So many single events that pass many conditions show that many hold often."""
 OFTEN = 1 / 16
@@ -73,10 +77,6 @@ class ChosenConditions:
 
     def pairs(self, batch: EventBatch, expression: Callable[[int], Expression]) -> Pairs:
         """The pairs of a row and a chosen condition that is true for it, each once."""
-        if batch.rows <= BY_ROW:
-            by_row = self._pairs_by_row(batch)
-            if by_row is not None:
-                return by_row
         found = []
         for positions, formulas in self.parts:
             some, left = formulas.pairs(batch, positions)
@@ -86,8 +86,11 @@ class ChosenConditions:
                 found.append(Pairs(rows, np.full(len(rows), position, np.int32)))
         return Pairs.joined(found)
 
-    def _pairs_by_row(self, batch: EventBatch) -> Pairs | None:
-        """The pairs of a small batch; columns have costs that do not depend on the number of rows."""
+    def pairs_by_row(self, batch: EventBatch) -> Pairs | None:
+        """The pairs of a small batch, row by row; None when a row must be evaluated.
+
+        Columns have costs that do not depend on the number of rows.
+        """
         columns: dict[str, Any] = {}
         found = []
         for row in range(batch.rows):
@@ -109,6 +112,10 @@ class EverywhereConditions:
         self._size = len(arrays["texts.offsets"]) - 1
         self._unbounded = np.unique(unbounded)
         self._dense_events = 0
+        names = frozen.unpack_texts(frozen.within(arrays, "attributes"))
+        operations = sum(name.startswith(OPERATION_KEY) for name in names)
+        self.is_hard = len(arrays["evaluated"]) + operations >= HARD
+        """Whether single events and a few rows are better asked about formulas one by one."""
         self.chosen = self._with(ChosenConditions(np.zeros(self._size, np.bool_), ()), self._unbounded)
         """What is chosen now."""
 
@@ -144,14 +151,16 @@ class EverywhereConditions:
 
     def learn_of_one(self, found: int) -> None:
         """Take note that an event passes so many conditions; after some that pass many, all are chosen."""
-        if found > self._size * OFTEN and SOME <= self._size <= MOST_OF_ALL:
+        if self.is_hard and found > self._size * OFTEN and SOME <= self._size <= MOST_OF_ALL:
             self._dense_events += 1
             if self._dense_events >= DENSE_EVENTS:
                 self.choose(np.arange(self._size, dtype=np.int32))
 
     def pairs(self, chosen: ChosenConditions, batch: EventBatch) -> Pairs:
         """The pairs of a row and a chosen condition that is true for it, each once."""
-        pairs = chosen.pairs(batch, self._expression)
+        pairs = chosen.pairs_by_row(batch) if self.is_hard and batch.rows <= BY_ROW else None
+        if pairs is None:
+            pairs = chosen.pairs(batch, self._expression)
         if chosen.are_all and not self.hold_often(pairs, batch.rows):
             self._search_again(chosen)
         return pairs
