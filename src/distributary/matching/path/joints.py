@@ -159,6 +159,7 @@ def _joint_holds(
 
     The subject is the tree's nodes, the walk its summary.
     """
+    # One loop for both values, which chooses arrays: a function that is uncounted cannot give one back.
     marks.counts[MARK] += 1
     marks.counts[JOINTS] = 0
     known = joints.paths[walk.layout, place]
@@ -185,25 +186,56 @@ def _joint_holds(
                 start = _first_from(nodes, low, high, joint)
                 stop = _first_from(nodes, start, high, marks.last[joint] + 1)
             for at in range(start, stop):
-                node = nodes[at]
-                if leg[KEY] < 0 and not _has_value(
-                    leg, joints.hashes[place, side], node, posted.table, values.nodes, longest
-                ):
-                    continue
-                each = values.of_node[node]
-                bit = np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
-                if not open_to & bit:
-                    continue
-                if walk.classes[each, bounds.DEPTH] >= MAX_LINE:
-                    return UNDECIDED
-                leads = _visit(side, leg, node, each, sure & bit != 0, posted, subject, walk, marks, masks)
-                if leads == NO_ROOM or (side and leads == LEADS):
+                leads = _try_node(
+                    side,
+                    leg,
+                    joints.hashes[place, side],
+                    nodes[at],
+                    sure,
+                    open_to,
+                    posted,
+                    subject,
+                    walk,
+                    values,
+                    longest,
+                    marks,
+                    masks,
+                )
+                if leads in (NO_ROOM, UNDECIDED) or (side and leads == LEADS):
                     return leads
                 if leads == LEADS:
                     found = LEADS
         if found == ASTRAY:
             break
     return ASTRAY
+
+
+@fused
+def _try_node(
+    side: int,
+    leg: Ints,
+    hashed: np.uint64,
+    node: int,
+    sure: np.uint64,
+    open_to: np.uint64,
+    posted: Posted,
+    subject: Subject,
+    walk: SummaryWalk,
+    values: TreeValues,
+    longest: int,
+    marks: JointMarks,
+    masks: Words,
+) -> int:
+    """Visit a node if it has the value and the route may lead to its path; UNDECIDED where it is too deep."""
+    if leg[KEY] < 0 and not _has_value(leg, hashed, node, posted.table, values.nodes, longest):
+        return ASTRAY
+    each = values.of_node[node]
+    bit = np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
+    if not open_to & bit:
+        return ASTRAY
+    if walk.classes[each, bounds.DEPTH] >= MAX_LINE:
+        return UNDECIDED
+    return _visit(side, leg, node, each, sure & bit != 0, posted, subject, walk, marks, masks)
 
 
 @fused
