@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.matching.index import Pairs
-from distributary.matching.order import by_row, by_row_and_rank
+from distributary.matching.order import MANY, at_places, by_row, by_row_and_rank
 
 ROWS = 5
 pairs = st.lists(st.tuples(st.integers(0, ROWS - 1), st.integers(0, 60)), max_size=150, unique=True)
@@ -71,3 +71,12 @@ def test_rows_with_many_pairs_of_very_many_numbers_are_put_in_order_of_rank(seed
     ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking).take, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
+
+
+@pytest.mark.parametrize("count", [0, 5, MANY - 1, MANY, MANY + 7])
+def test_values_are_taken_at_many_places_as_at_few(count: int) -> None:
+    rng = np.random.default_rng(count)
+    values = rng.integers(-5, 1 << 30, 300).astype(np.int32)
+    places = rng.integers(0, 300, count).astype(np.int32)
+    assert at_places(values, places).tolist() == [int(values[place]) for place in places]
+    assert at_places(values[::2], places // 2).tolist() == at_places(values[::2].copy(), places // 2).tolist()

@@ -25,6 +25,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.gathering import FilterColumn, Gatherer, TextColumn
 from distributary.matching.index import NO_SLOTS, Arrays, F, Index, Pairs
+from distributary.matching.order import at_places
 from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
@@ -370,7 +371,7 @@ class CompiledIndex(Layers[F], Index[F]):
             alive = self.live(number, segment, positions)
             if alive is not None:
                 rows, positions = rows[alive], positions[alive]
-            parts.append(Pairs(rows, segment.slots[positions]))
+            parts.append(Pairs(rows, at_places(segment.slots, positions)))
         return Pairs.joined(parts)
 
 

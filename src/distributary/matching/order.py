@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributary.kernel import Floats, Ints, Longs, Words, kernel
+from distributary.kernel import Floats, Ints, Longs, Words, kernel, sealed
 from distributary.matching.index import Pairs
 from distributary.matching.memory import lowest_bit
 
@@ -16,6 +16,8 @@ DENSE = 1
 """Pairs are put in order by bits when there are so many words of bits, or fewer, for each of them."""
 KEY_BITS = 63
 """Bits of a number that stands for a pair."""
+MANY = 1 << 16
+"""So many places are worth a kernel."""
 SPARSE = 16
 """Numbers are sorted by comparing them when fewer than one in so many possible ones is there."""
 
@@ -68,6 +70,21 @@ def _order_by_keys(pair_rows: Ints, ranks: Floats, rows: int) -> Longs | None:
     keys.sort()
     order: Longs = keys & ((1 << place_bits) - 1)
     return order
+
+
+def at_places(values: Ints, places: Ints) -> Ints:
+    """The values at these places: `values[places]`, for which NumPy copies the places to wider ones first."""
+    if len(places) < MANY or values.dtype != np.int32 or places.dtype != np.int32:
+        return values[places]
+    taken = np.empty(len(places), np.int32)
+    _take(sealed(values), sealed(places), taken)
+    return taken
+
+
+@kernel
+def _take(values: Ints, places: Ints, taken: Ints) -> None:
+    for at in range(len(places)):
+        taken[at] = values[places[at]]
 
 
 def grouped(numbers: Ints, count: int) -> Longs:

@@ -25,6 +25,7 @@ from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.memory import prefetch
 from distributary.matching.names import NameTable
+from distributary.matching.order import at_places
 from distributary.matching.serials import Serials
 
 NONE = -1
@@ -200,7 +201,7 @@ class SubscriptionRegistry:
 
     def subscribers_of(self, numbers: Ints) -> pa.Array:
         """The subscribers of these subscriptions, as an Arrow array of large strings."""
-        return self.subscribers.take(self._of.subscriber_of[numbers])
+        return self.subscribers.take(at_places(self._of.subscriber_of, numbers))
 
     def expand(self, pairs: Pairs, *, changing: bool = False) -> Pairs:
         """From pairs of row and slot to pairs of row and number, for those with or without a tolerance."""
