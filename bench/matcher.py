@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from itertools import islice
 from pathlib import Path
 
 from bench.alone import Contender, costs, matcher_answers
+from bench.changes import ChangeCosts, change_costs, fresh, warm
 from bench.report import Result, best_of
+from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
 from distributary.model import Event, Subscription
@@ -27,7 +30,7 @@ def run(quick: bool) -> list[Result]:
     checked = _check(subscriptions, events)
     return [
         *_matching(subscriptions, events, checked),
-        *_changes(subscriptions, events, checked),
+        *_changes(subscriptions, events),
         *_frozen(subscriptions, events, checked),
         *_opened_changes(subscriptions, events[:100]),
         *_building(20_000 if quick else 1_000_000),
@@ -84,27 +87,29 @@ def _by_size(workload: str, matcher: Matcher, events: list[Event], checked: str)
     return costs(contender, checked, "60")
 
 
-def _changes(subscriptions: list[Subscription], events: list[Event], checked: str) -> list[Result]:
-    """100 additions and 100 removals on a large matcher, and the match that follows each batch of them."""
+def _changes(subscriptions: list[Subscription], events: list[Event]) -> list[Result]:
+    """Additions and removals on a large matcher, and the batch that follows; kernels are loaded before."""
+    warm()
     matcher = Matcher(subscriptions)
-    matcher.match_batch(events[:100])
-    fresh = _fresh(100)
-    start = time.perf_counter()
-    for subscription in fresh:
-        matcher.add(subscription)
-    added = time.perf_counter()
-    matcher.match_batch(events[:100])
-    matched = time.perf_counter()
-    for subscription in fresh:
-        matcher.remove(subscription.id)
-    removed = time.perf_counter()
-    workload = f"100 changes among {len(subscriptions):,}"
+    return _change_rows(len(subscriptions), change_costs(matcher, events))
+
+
+def _change_rows(count: int, costs: ChangeCosts) -> list[Result]:
+    workload = f"changes among {count:,}"
+    checked = "answers from before, when all is undone"
+    rows = [
+        ("add one, median", costs.add * 1e6, "us"),
+        ("add one, worst", costs.worst_add * 1e6, "us"),
+        ("remove one, median", costs.remove * 1e6, "us"),
+        ("remove one, worst", costs.worst_remove * 1e6, "us"),
+        ("the very first addition", costs.first_add * 1e6, "us"),
+        ("4,000 events without changes", costs.batch * 1e3, "ms"),
+        ("4,000 events after 1,000 changes", costs.after_changes * 1e3, "ms"),
+    ]
+    ratio = costs.after_changes / costs.batch
     return [
-        Result(workload, "default", "add one", (added - start) / 100 * 1e6, "us", checked),
-        Result(
-            workload, "default", "first match of 100 events after", (matched - added) * 1e3, "ms", checked
-        ),
-        Result(workload, "default", "remove one", (removed - matched) / 100 * 1e6, "us", checked),
+        *(Result(workload, "default", measure, value, unit, checked) for measure, value, unit in rows),
+        Result(workload, "after changes / without", "how much slower", ratio, "x", checked, "< 1.2 x"),
     ]
 
 
@@ -127,7 +132,7 @@ def _frozen(subscriptions: list[Subscription], events: list[Event], checked: str
 
 def _opened_changes(subscriptions: list[Subscription], events: list[Event]) -> list[Result]:
     """Open a frozen matcher, remove 50, add 50 and match a batch, beside building anew what results."""
-    fresh = _fresh(50)
+    added = fresh(50, SEED + 1)
     batch = EventBatch.from_events(events)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "frozen"
@@ -137,13 +142,13 @@ def _opened_changes(subscriptions: list[Subscription], events: list[Event]) -> l
             matcher = Matcher.open(path)
             for subscription in subscriptions[:50]:
                 matcher.remove(subscription.id)
-            for subscription in fresh:
+            for subscription in added:
                 matcher.add(subscription)
             matcher.matches(batch, tolerances="ignore")
             return matcher
 
         changing, changed = best_of(3, change)
-        building, built = best_of(1, lambda: Matcher([*subscriptions[50:], *fresh]))
+        building, built = best_of(1, lambda: Matcher([*subscriptions[50:], *added]))
         if not changed.match_batch(events).equals(built.match_batch(events)):
             raise AssertionError("the changed matcher disagrees with one built anew")
         del changed
@@ -155,46 +160,44 @@ def _opened_changes(subscriptions: list[Subscription], events: list[Event]) -> l
     ]
 
 
-def _fresh(count: int) -> list[Subscription]:
-    """Subscriptions under ids that are not registered."""
-    return [
-        Subscription(f"new{number}", one.subscriber, one.topic, one.where, one.path, one.change)
-        for number, one in enumerate(market.subscriptions(count, seed=SEED + 1))
-    ]
-
-
 def _building(count: int) -> list[Result]:
     """In a process of its own, so that its peak of memory is told apart from that of the rest."""
     command = [sys.executable, "-c", f"from bench.matcher import build; build({count})"]
     here = Path(__file__).parent.parent
-    told = subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout.split()
-    seconds, before, peak, size = map(float, told)
+    told = json.loads(subprocess.run(command, cwd=here, capture_output=True, text=True, check=True).stdout)
     workload = f"build {count:,} (market)"
     unchecked = "count of subscriptions"
+    large = count == 1_000_000
+    rows = [
+        ("processor time", told["seconds"], "s", "< 24 s" if large else ""),
+        ("peak of the process", told["peak"] / 1e6, "MB", "< 600 MB" if large else ""),
+        ("of that, before building", told["before"] / 1e6, "MB", ""),
+        ("bytes a subscription", told["size"] / count, "B", ""),
+        ("freeze", told["freeze"], "s", ""),
+        ("open", told["open"] * 1e3, "ms", "< 20 ms"),
+        ("open and match one event", told["open_and_match"] * 1e3, "ms", ""),
+        ("open and match one event again", told["open_and_match_again"] * 1e3, "ms", ""),
+    ]
     return [
-        Result(
-            workload,
-            "default",
-            "processor time",
-            seconds,
-            "s",
-            unchecked,
-            "< 60 s" if count == 1_000_000 else "",
+        *(
+            Result(workload, "default", measure, value, unit, unchecked, target)
+            for measure, value, unit, target in rows
         ),
-        Result(workload, "default", "peak of the process", peak / 1e6, "MB", unchecked, "< 2000 MB"),
-        Result(workload, "default", "of that, before building", before / 1e6, "MB", unchecked),
-        Result(workload, "default", "bytes a subscription", size / count, "B", unchecked),
+        *_change_rows(count, ChangeCosts(*told["changes"])),
     ]
 
 
 def build(count: int) -> None:
-    """Print the seconds of the processor, the memory before and at the peak, and the matcher's own account.
+    """Print the seconds of the processor, the memory before and at the peak, and what follows, as JSON.
 
     Subscriptions are made as they are registered, so that they do not count as the matcher's memory; the
     time of making them is measured apart and taken off.
     """
-    small = Matcher(market.subscriptions(200, seed=SEED))
-    small.match_batch(list(islice(market.events(64, seed=SEED), 64)))
+    small = Matcher(market.subscriptions(2_000, seed=SEED))
+    events = list(islice(market.events(4_000, seed=SEED), 4_000))
+    small.match_batch(events[:64])
+    for event in events[:64]:
+        small.match(event)
     before = _peak()
     start = time.process_time()
     made = sum(1 for _ in market.subscriptions(count, seed=SEED))
@@ -202,9 +205,29 @@ def build(count: int) -> None:
     start = time.process_time()
     matcher = Matcher(market.subscriptions(count, seed=SEED))
     seconds = time.process_time() - start - generating
+    peak = _peak()
     if len(matcher) != made:
         raise AssertionError("not every subscription was registered")
-    print(seconds, before, _peak(), matcher.size().total)
+    told = {"seconds": seconds, "before": before, "peak": peak, "size": matcher.size().total}
+    told |= _freeze_and_open(matcher, events)
+    warm()
+    print(json.dumps({**told, "changes": change_costs(matcher, events)}))
+
+
+def _freeze_and_open(matcher: Matcher, events: list[Event]) -> dict[str, float]:
+    """Seconds to freeze, to open, and to open and match one event, which checks the arrays it needs first."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "frozen"
+        freeze, _ = best_of(1, lambda: matcher.freeze(path))
+        time.sleep(frozen.SETTLED_SECONDS + 0.5)  # what changed just now is not remembered as checked
+        cold, opened = best_of(1, lambda: Matcher.open(path).match(events[0]))
+        warmed, again = best_of(3, lambda: Matcher.open(path).match(events[0]))
+        matcher.forget()
+        if not opened == again == matcher.match(events[0]):
+            raise AssertionError("the opened matcher disagrees with the one that was frozen")
+        matcher.forget()
+        read, _ = best_of(3, lambda: Matcher.open(path))
+    return {"freeze": freeze, "open": read, "open_and_match": cold, "open_and_match_again": warmed}
 
 
 def _peak() -> int:

@@ -22,6 +22,7 @@ docs/architecture.md shows the rooms and the way of an event through them. From 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from distributary.errors import DistributaryError, DocumentError, FilterError, InputError
@@ -44,10 +45,17 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def _check_filters(subscription: Subscription) -> None:
-    from distributary.filters.kinds import check_filters  # here, because it takes a while to load
+_check: Callable[[Subscription], None] | None = None
+"""What checks the filters of a subscription, once it is loaded."""
 
-    check_filters(subscription)
+
+def _check_filters(subscription: Subscription) -> None:
+    global _check
+    if _check is None:
+        from distributary.filters.kinds import check_filters  # here, because it takes a while to load
+
+        _check = check_filters
+    _check(subscription)
 
 
 check_subscriptions_with(_check_filters)

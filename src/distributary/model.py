@@ -115,10 +115,11 @@ class Subscription:
     def __post_init__(self) -> None:
         require_text(self.id, "id")
         require_text(self.subscriber, "subscriber")
-        for kind in ("topic", "where", "path"):
-            if (given := getattr(self, kind)) is not None:
+        texts = ("topic", self.topic), ("where", self.where), ("path", self.path)
+        for kind, given in texts:
+            if given is not None:
                 require_text(given, kind)
-        if next(iter(self.filters()), None) is None:
+        if self.change is None and not self.more and all(given is None for _, given in texts):
             raise InputError(
                 "has no filter, so it would ask for everything; give at least one of "
                 + ", ".join(BUILT_IN_FILTERS)
@@ -130,7 +131,8 @@ class Subscription:
 
     def filters(self) -> dict[str, Any]:
         """The filters that are present, by kind."""
-        named = {kind: given for kind in BUILT_IN_FILTERS if (given := getattr(self, kind)) is not None}
+        every = zip(BUILT_IN_FILTERS, (self.topic, self.where, self.path, self.change), strict=True)
+        named = {kind: given for kind, given in every if given is not None}
         return {**named, **self.more} if self.more else named
 
     @classmethod
@@ -227,7 +229,7 @@ def require_text(text: str, field: str) -> None:
     ...
     distributary.errors.InputError: topic: holds half of a surrogate pair, which is no text at position 0
     """
-    position = surrogate_in(text)
+    position = None if text.isascii() else surrogate_in(text)
     if position is not None:
         raise InputError(
             "holds half of a surrogate pair, which is no text",

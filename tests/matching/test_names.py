@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from distributary.matching.names import NameTable
 
-TEXTS = st.text("aé\U0001f600/\0\x01", max_size=3) | st.sampled_from(
-    ["long" * 20, "".join(map(chr, range(32)))]  # no byte is left that could separate them
+TEXTS = (
+    st.text("aé\U0001f600/\0\x01", max_size=3)
+    | st.text("aé\0", max_size=3).map(lambda ending: f"1234567{ending}")  # alike in their first eight bytes
+    | st.sampled_from(
+        ["long" * 20, "".join(map(chr, range(32)))]  # no byte is left that could separate them
+    )
 )
 steps = st.lists(
     st.tuples(

@@ -166,9 +166,9 @@ def test_constraints_by_recipe_are_those_of_the_conjunctions(texts: list[str], r
         one_by_one.add(code + 10, WhereFilter.parse(texts[code]))
     assert by_column.slots().tolist() == one_by_one.slots().tolist()
     assert frozen.unpack_texts(by_column.texts()) == frozen.unpack_texts(one_by_one.texts())
-    flat = by_column.collected.flat()
+    flat = by_column.flat()
     assert sorted(flat.owner.tolist()) == flat.owner.tolist(), "the verifier relies on it"
-    assert taken(flat, len(texts)) == taken(one_by_one.collected.flat(), len(texts))
+    assert taken(flat, len(texts)) == taken(one_by_one.flat(), len(texts))
 
 
 @settings(max_examples=examples(300))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from distributary.cli.terminal import (
 from distributary.errors import DistributaryError, InputError
 from distributary.files import opened_for_tables, read_subscriptions
 from distributary.filters.kinds import added_kinds
+from distributary.model import Subscription
 from distributary.output import STANDARD, require_distinct
 from distributary.quarantine import Quarantine, rejection
 
@@ -87,7 +88,6 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
 
 def _match(parsed: argparse.Namespace) -> int:
     from distributary.kernel import compiling_told
-    from distributary.matching.matcher import Matcher
 
     if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
         raise DistributaryError("subscriptions and events cannot both come from standard input")
@@ -101,8 +101,7 @@ def _match(parsed: argparse.Namespace) -> int:
         progress_shown() as progress,
         compiling_told(say),
     ):
-        matcher = Matcher(engines=dict(parsed.engine))
-        _register(matcher, parsed.subscriptions, quarantine, progress)
+        matcher = _built(dict(parsed.engine), parsed.subscriptions, quarantine, progress)
         start = time.perf_counter()
         with opened_for_tables(parsed.out, DELIVERIES if parsed.deliveries else MATCHES) as write:
             events, written = _match_events(matcher, parsed, write, quarantine, progress)
@@ -114,20 +113,27 @@ def _match(parsed: argparse.Namespace) -> int:
     return say_rejected(quarantine)
 
 
-def _register(matcher: Matcher, name: str, quarantine: Quarantine, progress: Progress) -> None:
-    from distributary.matching.matcher import collector_paused
+def _built(engines: dict[str, str], name: str, quarantine: Quarantine, progress: Progress) -> Matcher:
+    """The matcher of the subscriptions of a file; those that are refused are set aside."""
+    from distributary.matching.matcher import Matcher
 
     task = progress.add_task("subscriptions", total=None)
-    with collector_paused():
+    places: list[str] = []
+
+    def read() -> Iterator[Subscription]:
         for place, subscription in quarantine.accept(read_subscriptions(name, added_kinds())):
-            try:
-                matcher.add(subscription)
-            except InputError as error:
-                quarantine.add(rejection(place, error, json.dumps(subscription.to_record(), default=str)))
-            if len(matcher) % SHOWN == 0:
-                progress.update(task, completed=len(matcher))
-        matcher.compact()
+            places.append(place)
+            if len(places) % SHOWN == 0:
+                progress.update(task, completed=len(places))
+            yield subscription
+
+    def refused(position: int, subscription: Subscription, error: InputError) -> None:
+        record = json.dumps(subscription.to_record(), default=str)
+        quarantine.add(rejection(places[position], error, record))
+
+    matcher = Matcher(read(), engines=engines, refused=refused)
     progress.update(task, total=len(matcher), completed=len(matcher))
+    return matcher
 
 
 def _match_events(

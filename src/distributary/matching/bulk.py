@@ -36,7 +36,7 @@ from distributary.matching.registry import SubscriptionRegistry, registered_alre
 from distributary.matching.where.column import ConditionColumn
 from distributary.model import Subscription
 
-LOT = 1 << 14
+LOT = 1 << 13
 """Subscriptions that are registered at a time."""
 
 FEW = 256

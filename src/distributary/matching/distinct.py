@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Ints, Longs, hash_bytes, kernel, same_text, sealed
 from distributary.matching.index import Arrays
@@ -72,12 +73,19 @@ class DistinctTexts:
         """Have room for so many texts more, of so many bytes, even if all are new."""
         needed = self._count + texts
         if needed >= len(self._offsets):
-            self._offsets = np.resize(self._offsets, max(needed, 2 * len(self._offsets)) + 1)
+            self._offsets = _with_room(self._offsets, needed + 1, self._count + 1)
         if (held := int(self._offsets[self._count]) + size) > len(self._bytes):
-            self._bytes = np.resize(self._bytes, max(held, 2 * len(self._bytes)))
+            self._bytes = _with_room(self._bytes, held, int(self._offsets[self._count]))
         if 2 * needed > len(self._table):
             self._table = np.full(1 << (2 * needed - 1).bit_length(), FREE, np.int32)
             _enter(self._offsets, self._bytes, self._table, self._count)
+
+
+def _with_room(array: NDArray[Any], needed: int, used: int) -> NDArray[Any]:
+    """A copy, of what is used, with room for as much as is needed and half as much again as there was."""
+    larger = np.empty(max(needed, len(array) + len(array) // 2), array.dtype)
+    larger[:used] = array[:used]
+    return larger
 
 
 @kernel

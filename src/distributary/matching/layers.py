@@ -4,7 +4,7 @@ A compiled structure is read-only, so changes are layered over it in the manner 
 tree. New filters wait in a buffer and are compiled into a small segment when somebody next asks; small
 segments are merged into larger ones; `home` says which segment holds the current filter of a slot, so what
 other segments still say about that slot is ignored. That makes removal a single write, and reuse of a slot
-safe. A segment with more dead than live filters is compiled again.
+safe. A segment with more dead than live filters is compiled again when somebody next asks.
 
 Cost: an addition is compiled O(log n) times on average (`SETTLED` bounds how large a segment can get
 without `compact`); a removal is O(1).
@@ -104,6 +104,7 @@ class Layers(ABC, Generic[F]):
         self._segments: dict[int, CompiledSegment] = {}
         self._next_segment = 0
         self._waiting: dict[int, F] = {}
+        self._mostly_dead: set[int] = set()
         self._gathered: Gatherer[F] | None = None
         """Filters that came by the column and wait too."""
         self._home = np.full(64, NOWHERE, np.int32)
@@ -159,7 +160,10 @@ class Layers(ABC, Generic[F]):
         self._count += len(slots)
 
     def remove(self, slot: int) -> None:
-        """Forget the filter under a slot; a segment that is mostly dead is compiled again."""
+        """Forget the filter under a slot.
+
+        A segment that is mostly dead is compiled again by the next question; a removal waits for nothing.
+        """
         home = self._home_of(slot)
         if home == WAITING and slot not in self._waiting:
             self._flush()
@@ -172,7 +176,7 @@ class Layers(ABC, Generic[F]):
         segment = self._segments[home]
         segment.dead += 1
         if 2 * segment.dead > len(segment):
-            self._rebuild([home])
+            self._mostly_dead.add(home)
 
     def filter(self, slot: int) -> F:
         """The filter held under a slot, read from its canonical text; KeyError when there is none."""
@@ -277,14 +281,18 @@ class Layers(ABC, Generic[F]):
 
     def _reserve(self, slot: int) -> None:
         if slot >= len(self._home):
-            size = max(2 * len(self._home), slot + 1)
+            size = max(len(self._home) + len(self._home) // 2, slot + 1)
             self._home = np.concatenate([self._home, np.full(size - len(self._home), NOWHERE, np.int32)])
             self._place = np.concatenate([self._place, np.zeros(size - len(self._place), np.int32)])
             for segment in self._segments.values():
                 segment.bound = None
 
     def _flush(self) -> None:
-        """Compile what waits, then merge the newest segments while they are of like size."""
+        """Compile what waits, and again what is mostly dead; then merge the newest segments of like size."""
+        while self._mostly_dead:
+            number = self._mostly_dead.pop()
+            if number in self._segments:
+                self._rebuild([number])
         if not self._waiting and self._gathered is None:
             return
         gathered = self._gathered or self.gatherer()
@@ -343,7 +351,7 @@ class CompiledIndex(Layers[F], Index[F]):
 
     def find(self, single: SingleEvent) -> Ints:
         """Search each segment for the event alone."""
-        if self._waiting or self._gathered is not None:
+        if self._waiting or self._mostly_dead or self._gathered is not None:
             self._flush()
         found = NO_SLOTS
         for number, segment in self._segments.items():
@@ -387,7 +395,7 @@ class Verifier(Layers[F]):
 
         Slots that hold no filter let all pass.
         """
-        if self._waiting or self._gathered is not None:
+        if self._waiting or self._mostly_dead or self._gathered is not None:
             self._flush()
         for number, segment in self._segments.items():
             slots = self.passing_in(number, segment, single, slots)

@@ -26,6 +26,7 @@ from distributary.filters.kinds import parse_filters
 from distributary.kernel import Flags, Ints
 from distributary.matching import bulk, frozen
 from distributary.matching.batch import EventBatch
+from distributary.matching.bulk import Refuse
 from distributary.matching.change import memory
 from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import Combinations, without_rows
@@ -96,8 +97,9 @@ class Matcher:
     ['s1']
 
     A malformed subscription raises an `InputError`; pass a list as `rejected` and it is noted there instead
-    while the others are registered. `engines` chooses algorithms by filter kind, such as {"topic": "tree"}.
-    `serials` gives each subscription its serial (see `add`), in the same order and number.
+    while the others are registered, or a function as `refused`, which is told the position, the subscription
+    and the error as soon as they are known. `engines` chooses algorithms by filter kind, such as
+    {"topic": "tree"}. `serials` gives each subscription its serial (see `add`), in the same order and number.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Matcher:
         serials: Iterable[int] | None = None,
         engines: Mapping[str, str] | None = None,
         rejected: list[RejectedInput] | None = None,
+        refused: Refuse | None = None,
     ) -> None:
         self._engines: dict[str, str] = dict(engines or {})
         self._arrays: frozen.FrozenArrays
@@ -120,19 +123,11 @@ class Matcher:
             else zip(subscriptions, serials, strict=True)
         )
         with collector_paused():
-            self._register(numbered, rejected)
+            self._register(numbered, refused or _noted_in(rejected))
             self.compact()
 
-    def _register(
-        self, numbered: Iterator[tuple[Subscription, int | None]], rejected: list[RejectedInput] | None
-    ) -> None:
+    def _register(self, numbered: Iterator[tuple[Subscription, int | None]], refuse: Refuse) -> None:
         """Register subscriptions with their serials: few one by one, many in bulk."""
-
-        def refuse(position: int, subscription: Subscription, error: InputError) -> None:
-            if rejected is None:
-                raise error
-            rejected.append(RejectedInput(position, subscription.id, error))
-
         many: bulk.BulkRegistration | None = None
         for lot, serials, failure in _lots(numbered):
             if many is None and len(lot) <= bulk.FEW:
@@ -451,6 +446,17 @@ def collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _noted_in(rejected: list[RejectedInput] | None) -> Refuse:
+    """Notes what is refused in the list, if there is one, and raises the error else."""
+
+    def refuse(position: int, subscription: Subscription, error: InputError) -> None:
+        if rejected is None:
+            raise error
+        rejected.append(RejectedInput(position, subscription.id, error))
+
+    return refuse
 
 
 def _check_serial(subscription: Subscription, serial: int | None) -> None:

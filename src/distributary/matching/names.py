@@ -217,8 +217,7 @@ class NameTable:
     def order(self) -> Ints:
         """The numbers of the base that have a text there, in the order of their texts."""
         if self._order is None:
-            indices: Words = pc.sort_indices(self._base).to_numpy()
-            self._order = indices[: len(self._base) - self._base.null_count].astype(np.int32)
+            self._order = _sorted(self._base, self._offsets, self._bytes)
         return self._order
 
     @property
@@ -327,6 +326,37 @@ class NameTable:
         gone = np.insert(stale[self.order], places, False)
         merged: Ints = np.insert(self.order, places, np.array([number for _, number in named], np.int32))
         return merged[~gone]
+
+
+def _sorted(base: pa.Array, offsets: Longs, data: Bytes) -> Ints:
+    """The numbers of the texts of an array, in their order.
+
+    Mostly the first eight bytes tell texts apart, which are sorted as whole numbers; those that they do not
+    tell apart keep their places together, in which they are sorted as texts.
+    """
+    given = np.flatnonzero(base.is_valid().to_numpy(zero_copy_only=False)).astype(np.int32)
+    words = _first_words(sealed(given), offsets, data)
+    by_word = np.argsort(words)
+    ordered, words = given[by_word], words[by_word]
+    equal = words[1:] == words[:-1]
+    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+    if len(tied):
+        among = base.take(pa.array(ordered[tied]))
+        ordered[tied] = ordered[tied][pc.sort_indices(among).to_numpy()]
+    return ordered
+
+
+@kernel
+def _first_words(numbers: Ints, offsets: Longs, data: Bytes) -> Words:
+    """The first eight bytes of each text as a whole number, the first of them highest; NUL where none are."""
+    words = np.empty(len(numbers), np.uint64)
+    for at in range(len(numbers)):
+        start, end = offsets[numbers[at]], offsets[numbers[at] + 1]
+        word = np.uint64(0)
+        for place in range(start, start + WORD):
+            word = (word << np.uint64(8)) | np.uint64(data[place] if place < end else 0)
+        words[at] = word
+    return words
 
 
 @kernel

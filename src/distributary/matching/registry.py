@@ -147,9 +147,10 @@ class SubscriptionRegistry:
     def finish(self, names: Arrays, subscribers: Arrays) -> None:
         """Give subscriptions that `add_many` entered, all there are, their names and those of subscribers."""
         self.names, self.subscribers = NameTable.of_texts(names), NameTable.of_texts(subscribers)
-        room = slice(len(self.names) + 64)
-        self._of = ByNumber._make([array[room].copy() for array in self._of])
-        self._slots = BySlot._make([array[room].copy() for array in self._slots])
+        _ = self.names.order, self.subscribers.order  # the first change is not to wait for them
+        self._of = ByNumber._make([_trimmed(array, len(self.names)) for array in self._of])
+        slots = int(self._of.slot_of[: len(self.names)].max(initial=NONE)) + 1
+        self._slots = BySlot._make([_trimmed(array, slots) for array in self._slots])
         self._links = None
         self._serials = Serials.open(self._frozen_serials())
 
@@ -311,6 +312,12 @@ class SubscriptionRegistry:
 def registered_already(subscription_id: str) -> InputError:
     """What is told of an id that is not new."""
     return InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
+
+
+def _trimmed(array: NDArray[Any], used: int) -> NDArray[Any]:
+    """The array, of which so much is used, with little room behind that."""
+    most = used + max(64, used // 8)
+    return array if len(array) <= most else array[:most].copy()
 
 
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:

@@ -89,7 +89,7 @@ class SlotTable:
         if self._table is not None:
             self._digests = self._digests.copy()
             self._table, self._room = None, self._digests
-            kept = slice(len(self._digests) + 64)
+            kept = slice(len(self._digests) + max(64, len(self._digests) // 8))
             self._uses, self._drivers = self._uses[kept].copy(), self._drivers[kept].copy()
             self._order = _ordered(self._digests, np.arange(len(self._digests)))
 

@@ -13,6 +13,7 @@ is O(1). An addition is O(log n) for each topic its group has seen, and amortise
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -53,6 +54,8 @@ class ChangeThresholds(ChangeIndex):
         self._topics = TopicNumbers()
         self._groups: Ints = np.full(64, NO_GROUP, np.int32)
         self._waiting: dict[int, ChangeFilter] = {}
+        self._gathered: list[Terms] = []
+        """What came by `add_many` and waits too."""
         self._count = 0
         self._live_terms = 0
         self._little_room: firing.FiredMembers | None = None
@@ -67,8 +70,22 @@ class ChangeThresholds(ChangeIndex):
         self._waiting[slot] = filter
         self._count += 1
 
+    def add_many(
+        self, slots: Iterable[int], filters: Iterable[ChangeFilter], groups: Iterable[int] | None = None
+    ) -> None:
+        """Take the terms of all filters, and keep none of the filters."""
+        rows: list[tuple[int, int, float]] = []
+        for slot, filter, group in zip(slots, filters, repeat(0) if groups is None else groups, strict=False):
+            self.add(slot, filter, group)
+            del self._waiting[slot]
+            rows.extend([(slot, self._attribute(name), tolerance) for name, tolerance in filter.tolerances])
+        if rows:
+            self._gathered.append(Terms.of(rows))
+
     def remove(self, slot: int) -> None:
         self._check(slot)
+        if self._gathered:
+            self._settle()
         self._groups[slot] = NO_GROUP
         self._count -= 1
         if self._waiting.pop(slot, None) is not None:
@@ -85,6 +102,8 @@ class ChangeThresholds(ChangeIndex):
 
     def filter(self, slot: int) -> ChangeFilter:
         self._check(slot)
+        if self._gathered:
+            self._settle()
         waiting = self._waiting.get(slot)
         if waiting is not None:
             return waiting
@@ -262,7 +281,7 @@ class ChangeThresholds(ChangeIndex):
         if self._waiting:
             self._little_room = None
         many = 2 * len(self._waiting) >= self._live_terms
-        if (self._waiting and many) or self._dead_terms > self._live_terms + SPARE:
+        if self._gathered or (self._waiting and many) or self._dead_terms > self._live_terms + SPARE:
             self.compact()
             return
         for slot, filter in self._waiting.items():
@@ -282,11 +301,10 @@ class ChangeThresholds(ChangeIndex):
                 for name, tolerance in filter.tolerances
             ]
         )
-        return Terms(
-            np.append(lanes.slots[places[live]], waiting.slots),
-            np.append(lanes.attribute[term_lane[live]], waiting.attributes),
-            np.append(lanes.tolerances[places[live]], waiting.tolerances),
+        laid_out = Terms(
+            lanes.slots[places[live]], lanes.attribute[term_lane[live]], lanes.tolerances[places[live]]
         )
+        return Terms(*map(np.concatenate, zip(laid_out, *self._gathered, waiting, strict=True)))
 
     def _remembered(self, topics: Ints) -> LastValues:
         """What is remembered of these topics, given by number, with their places in place of them."""
@@ -307,7 +325,7 @@ class ChangeThresholds(ChangeIndex):
         """Build all lanes and cells."""
         self._lanes = layout.lanes_of(terms, self._groups)
         self._cells = layout.no_cells(len(remembered.values))
-        self._waiting = {}
+        self._waiting, self._gathered = {}, []
         self._little_room = None
         self._lane_count = len(self._lanes.next)
         self._live_terms = self._term_count = self._place_count = len(terms.slots)

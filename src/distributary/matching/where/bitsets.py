@@ -88,7 +88,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
 
     def compile_gathered(self, gathered: ConditionGatherer) -> Arrays:  # type: ignore[override]
         """Plan the conjunctions and build the tables of keys and blocks."""
-        planned = plan(gathered.collected.flat(), self.keyed_below, self.worth_a_group)
+        planned = plan(gathered.flat(), self.keyed_below, self.worth_a_group)
         return {
             **planned.flat.arrays(gathered.texts()),
             **table_arrays(planned.buckets, "bucket_"),

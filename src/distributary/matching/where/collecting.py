@@ -53,7 +53,12 @@ class ConditionGatherer(Gatherer[WhereFilter]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.collected = CollectedConditions()
+        self._collected = CollectedConditions()
+
+    def flat(self) -> FlatConditions:
+        """The conditions taken apart, which are given away: nothing may be added or asked after that."""
+        collected, self._collected = self._collected, CollectedConditions()
+        return collected.flat()
 
     def take(self, slots: Ints, column: FilterColumn[WhereFilter], codes: Ints) -> None:
         """Take the conditions that have a recipe by the column, then the others one by one."""
@@ -63,12 +68,12 @@ class ConditionGatherer(Gatherer[WhereFilter]):
         by_recipe = column.recipes[codes] != NO_RECIPE
         chosen = codes[by_recipe]
         position = self.take_texts(slots[by_recipe], column, chosen)
-        self.collected.take(position, column, chosen)
+        self._collected.take(position, column, chosen)
         super().take(slots[~by_recipe], column, codes[~by_recipe])
 
     def keep(self, position: int, filter: WhereFilter) -> None:
         """Take the condition apart."""
-        self.collected.add_filter(position, filter)
+        self._collected.add_filter(position, filter)
 
 
 def flatten_domains(domains: Iterable[tuple[str, Domain]]) -> FlatConditions:

@@ -94,10 +94,13 @@ def plan(
     first, last = piece_buckets(flat, buckets)
     often = _estimate(flat, buckets, first, last)
     sizes = np.diff(flat.start)
-    of_constraint = np.repeat(np.arange(len(sizes)), sizes)
+    of_constraint = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     key = _key_constraints(flat, often.equality, often.constraint, keyed_below)
-    order = np.argsort(of_constraint + 0.25 + 0.25 * np.where(key, -1.0, often.constraint), kind="stable")
-    key_of = np.full(len(sizes), -1, np.int64)
+    rank = np.where(key, -1.0, often.constraint)
+    rank *= 0.25
+    rank += of_constraint
+    order: Ints = np.argsort(rank, kind="stable").astype(np.int32)
+    key_of = np.full(len(sizes), -1, np.int32)
     key_of[of_constraint[key]] = often.value[flat.piece_start[:-1][key]]
     keyed, grouped = np.flatnonzero(key_of >= 0), np.flatnonzero((key_of < 0) & (sizes > 0))
 
@@ -111,6 +114,7 @@ def plan(
     by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
+    del rank, of_constraint, often, key, leading, lead, first, last  # all of it is as large as the segment
     constraints = order[runs(flat.start[:-1][moved], sizes[moved])]
     return SegmentPlan(
         flat.reordered(moved, constraints),
@@ -154,9 +158,11 @@ def _buckets(flat: FlatConditions) -> Buckets:
 
 def piece_lines(flat: FlatConditions) -> tuple[Ints, Flags]:
     """The line of each piece, and which pieces have one."""
-    kind = np.where(flat.tag == STRING, 1, np.where(flat.tag == INSTANT, 2, 0))
-    lines: Ints = (flat.piece_attribute() * LINES + kind).astype(np.int32)
-    return lines, (flat.tag == NUMBER) | (kind > 0)
+    texts, instants = flat.tag == STRING, flat.tag == INSTANT
+    lines: Ints = flat.piece_attribute() * np.int32(LINES)
+    lines += texts
+    lines += np.int32(2) * instants
+    return lines, (flat.tag == NUMBER) | texts | instants
 
 
 def _cuts(flat: FlatConditions, pieces: Longs, most: int) -> Floats:
@@ -224,16 +230,18 @@ class _Estimate(NamedTuple):
 
     constraint: Floats
     equality: Flags
-    value: Longs
+    value: Ints
 
 
 def _estimate(flat: FlatConditions, buckets: Buckets, first: Bytes, last: Bytes) -> _Estimate:
     attribute = flat.piece_attribute()
     lines, ranged = piece_lines(flat)
-    width = np.where(ranged, np.diff(buckets.first)[lines] + 1, 2)
-    share = (last.astype(np.float64) - first + 1) / width
+    share = last.astype(np.float64)
+    share -= first
+    share += 1
+    share /= np.where(ranged, np.diff(buckets.first)[lines] + np.int32(1), np.int32(2))
     equal = ranged & (flat.low == flat.high)
-    value = np.full(len(share), -1, np.int64)
+    value = np.full(len(share), -1, np.int32)
     if equal.any():
         pieces = np.flatnonzero(equal)
         pieces = pieces[np.lexsort((flat.low[pieces], lines[pieces]))]
@@ -265,11 +273,12 @@ def _key_constraints(flat: FlatConditions, equality: Flags, often: Floats, keyed
     return key
 
 
-def _leading(conjunctions: Longs, start: Ints, order: Longs, often: Floats) -> Longs:
+def _leading(conjunctions: Longs, start: Ints, order: Ints, often: Floats) -> Ints:
     """The most selective constraints of each conjunction, padded with -1."""
-    leading = np.full((len(conjunctions), GROUPED_BY), -1, np.int64)
     sizes = np.diff(start)[conjunctions]
-    for rank in range(GROUPED_BY):
+    # As wide as it must be: a few bytes a conjunction are much of what planning takes.
+    leading = np.full((len(conjunctions), min(GROUPED_BY, int(sizes.max(initial=1)))), -1, np.int32)
+    for rank in range(leading.shape[1]):
         has = np.flatnonzero(sizes > rank)
         constraint = order[start[:-1][conjunctions[has]] + rank]
         if rank >= ALWAYS_GROUPED_BY:
@@ -279,13 +288,14 @@ def _leading(conjunctions: Longs, start: Ints, order: Longs, often: Floats) -> L
     return leading
 
 
-def _groups(attribute: Ints, leading: Longs, often: Floats, worth: float) -> tuple[Longs, Ints]:
+def _groups(attribute: Ints, leading: Ints, often: Floats, worth: float) -> tuple[Longs, Ints]:
     """Number the sets of attributes, giving up the last of those sets that too few conjunctions share."""
     if not len(leading):
         return np.empty(0, np.int64), np.empty((0, GROUPED_BY), np.int32)
-    attributes = np.where(leading < 0, -1, attribute[leading])
+    width = leading.shape[1]
+    attributes = np.where(leading < 0, np.int32(-1), attribute[leading])
     size = (attributes >= 0).sum(axis=1)
-    without_last = np.ones((len(size), GROUPED_BY), np.float64)
+    without_last = np.ones((len(size), width), np.float64)
     np.cumprod(np.where(leading < 0, 1.0, often[leading])[:, :-1], axis=1, out=without_last[:, 1:])
     group = _numbered(attributes)
     for _ in range(GROUPED_BY):
@@ -296,8 +306,8 @@ def _groups(attribute: Ints, leading: Longs, often: Floats, worth: float) -> tup
         size[given_up] -= 1
         attributes[given_up, size[given_up]] = -1
         group = _numbered(attributes)
-    grouped_by = np.empty((int(group.max()) + 1, GROUPED_BY), np.int32)
-    grouped_by[group] = attributes
+    grouped_by = np.full((int(group.max()) + 1, GROUPED_BY), -1, np.int32)
+    grouped_by[group, :width] = attributes
     return group, grouped_by
 
 

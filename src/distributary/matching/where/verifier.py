@@ -60,7 +60,7 @@ class WhereVerifier(Verifier[WhereFilter]):
 
     def compile_gathered(self, gathered: ConditionGatherer) -> Arrays:  # type: ignore[override]
         """The constraints of all filters, and where those of each filter begin."""
-        flat = gathered.collected.flat()
+        flat = gathered.flat()
         first = np.searchsorted(flat.owner, np.arange(len(gathered) + 1)).astype(np.int32)
         return {**flat.arrays(gathered.texts()), "first": first}
 
