@@ -110,7 +110,7 @@ def plan(
     covered = _covered(flat, of_constraint, grouped, group, grouped_by)
     order = np.lexsort(
         (np.where(key, -1.0, np.where(covered, 1.0 + flat.attribute, often.constraint)), of_constraint)
-    )
+    ).astype(np.int32)
     by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
@@ -312,7 +312,7 @@ def _groups(attribute: Ints, leading: Ints, often: Floats, worth: float) -> tupl
 
 
 def _covered(
-    flat: FlatConditions, of_constraint: Longs, grouped: Longs, group: Longs, grouped_by: Ints
+    flat: FlatConditions, of_constraint: Ints, grouped: Longs, group: Longs, grouped_by: Ints
 ) -> Flags:
     """Which constraints the bitsets of their group see.
 
