@@ -191,8 +191,11 @@ class Matcher:
         """The ids of the subscriptions that want this event, sorted. Tolerances take note of it."""
         single = SingleEvent(event)
         slots = self._combinations.passed_by(single)
-        if not len(slots):
+        found = len(slots)
+        if not found:
             return []
+        if found == 1 and (only := self._registry.only_id(slots.item())) is not None:
+            return [only]
         numbers, tolerant = self._registry.numbers_of(slots)
         if tolerant:
             fired = self._change.fire_single(single, slots)

@@ -97,11 +97,11 @@ class NameTable:
 
     def text(self, number: int) -> str | None:
         """The text of a number."""
-        if number >= len(self._base):
+        offsets, data = self._views
+        if number >= len(offsets) - 1:
             return self._added[number - len(self._base)]
         if number in self._replaced:
             return self._replaced[number]
-        offsets, data = self._views
         start, end = offsets[number], offsets[number + 1]
         if start == end and not self._base[number].is_valid:
             return None

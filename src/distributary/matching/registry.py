@@ -215,14 +215,21 @@ class SubscriptionRegistry:
         _expand(pairs.rows, pairs.slots, first, following, *expanded)
         return expanded
 
+    def only_id(self, slot: int) -> str | None:
+        """The id of a slot's only subscription, if it has no tolerance; None when there is not just that."""
+        links = self._links or self._linked()
+        first, first_changing, following = links.views
+        number = first[slot]
+        if number == NONE or following[number] != NONE or first_changing[slot] != NONE:
+            return None
+        return self.names.text(number)
+
     def numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
         """The subscriptions of these slots that have no tolerance, and whether there are others that do.
 
         They come as a list where they are few, which is the faster way then.
         """
-        links = self._links
-        if links is None:
-            links = self._links = _Links(self._slots.first, self._slots.first_changing, self._of.following)
+        links = self._links or self._linked()
         if len(slots) <= FEW:
             first, first_changing, following = links.views
             few: list[int] = []
@@ -241,6 +248,10 @@ class SubscriptionRegistry:
             numbers = np.empty(count, np.int32)
             count, tolerant = _numbers_of(links.bound.words, slots, numbers)
         return numbers[:count], tolerant
+
+    def _linked(self) -> _Links:
+        self._links = _Links(self._slots.first, self._slots.first_changing, self._of.following)
+        return self._links
 
     def ids(self) -> list[str]:
         """The ids of all subscriptions, sorted."""
