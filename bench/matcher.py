@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from bench.alone import Contender, costs, matcher_answers
-from bench.changes import ChangeCosts, change_costs, fresh, warm
+from bench.changes import EVENTS, ChangeCosts, change_costs, fresh, warm
 from bench.report import Result, best_of
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
@@ -30,7 +30,7 @@ def run(quick: bool) -> list[Result]:
     checked = _check(subscriptions, events)
     return [
         *_matching(subscriptions, events, checked),
-        *_changes(subscriptions, events),
+        *_changes(subscriptions, list(market.events(EVENTS, seed=SEED))),
         *_frozen(subscriptions, events, checked),
         *_opened_changes(subscriptions, events[:100]),
         *_building(20_000 if quick else 1_000_000),
