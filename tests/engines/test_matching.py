@@ -18,8 +18,7 @@ from spark.world import World, make_world
 
 DAILY = (
     *("match", "match-batch", "frozen", "network-central", "network-flooding"),
-    *("spark-index", "spark-rendezvous", "spark-stream"),
-    *("spark-connect", "spark-connect-rendezvous", "spark-connect-stream"),
+    *("spark-index", "spark-rendezvous", "spark-stream", "spark-connect"),
 )
 """These run in the tests of every day, all others with `make chaos`."""
 

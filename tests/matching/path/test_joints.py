@@ -94,6 +94,15 @@ def test_two_values_are_met_where_their_paths_part(seed: int) -> None:
     assert 0 < np.count_nonzero(legs[:, :, TWISTED]) < legs[:, :, TWISTED].size
 
 
+def test_the_second_value_may_be_the_last_below_the_joint() -> None:
+    texts = ["//a[b = 1][c > 3]", "//a[b > 0][c > 3]", "//a[c > 3][b = 1]", "/r/a[b != 'q' and c >= 5]"]
+    filters = [PathFilter.parse(text) for text in texts]
+    first, second = "<a><b>1</b><c>5</c></a>", "<a><b>0</b><c>1</c></a>"
+    for text in (f"<r>{first}</r>", f"<r>{first}{second}</r>", f"<r>{second}{first}</r>"):
+        assert found(made(filters), [text]) == [list(range(len(texts)))]
+    assert found(made(filters), [f"<r>{second}</r>"]) == [[]]
+
+
 def test_two_values_are_met_in_documents_with_many_paths_and_of_great_depth() -> None:
     random = Random(9)
     filters = [PathFilter.parse(path(random)) for _ in range(300)]
