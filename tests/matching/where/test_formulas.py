@@ -177,6 +177,16 @@ def test_batches_too_small_to_tell_change_nothing():
     assert segment.memo.chosen.count == 0
 
 
+def test_small_batches_that_pass_many_hard_conditions_have_all_evaluated(monkeypatch):
+    monkeypatch.setattr(everywhere, "HARD", 0)
+    index, _, dense = sparse_and_dense()
+    for start in range(100, 100 + 5 * everywhere.DENSE_EVENTS, 5):
+        few = dense.slice(start, 5).combine_chunks()
+        assert found_pairs(index, EventBatch.from_table(few)) == expected_of(few)
+    ((_, segment),) = index.segments()
+    assert segment.memo.chosen.are_all
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("all_chosen", [True, False])
 def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypatch):

@@ -221,6 +221,8 @@ class ConditionBuilder:
         node = value.node
         if isinstance(node, (Blank, Constant)):
             return TruthConstant(self.value(value) is {"true": True, "false": False}.get(word))
+        if isinstance(node, TruthConstant):  # a comparison of two literals
+            return TruthConstant(node.truth is {"true": True, "false": False}.get(word))
         operand = node.attribute if isinstance(node, Truth) else self.outcome(self.condition(value))
         if word == "unknown" and isinstance(node, Truth):
             operand = self.outcome(tree.Compare(node.attribute, "=", True))

@@ -44,7 +44,7 @@ from distributary.matching.where.blocks import (
 from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
-from distributary.matching.where.everywhere import SOME, ChosenConditions, EverywhereConditions
+from distributary.matching.where.everywhere import SMALL, SOME, ChosenConditions, EverywhereConditions
 from distributary.matching.where.find import ALL_ALIVE, bind_searched, find_conditions, find_in_few_rows
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
@@ -54,8 +54,6 @@ SAMPLE = 256
 """The first rows of a batch, which show what holds often."""
 LARGE = 8 * SAMPLE
 """Batches of so many rows are looked at in this way."""
-SMALL = 32
-"""Batches of fewer rows show nothing."""
 FEW = 512
 """How many filters of one event are made room for at first."""
 FEW_OPEN = 4
@@ -111,7 +109,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
                 slots: Ints = segment.slots[held if alive is None else held[alive]]
                 return slots
         found = self._find(number, segment, single, chosen)
-        everywhere.learn_of_one(len(found))
+        everywhere.learn_of_few(len(found), 1)
         return found
 
     def _find(
@@ -152,7 +150,9 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             return everywhere.pairs(chosen, batch)
         chosen, searched = self._search(segment, batch, everywhere, chosen)
         pairs = Pairs.joined([searched, everywhere.pairs(chosen, batch)]) if chosen.count else searched
-        if SMALL <= batch.rows < LARGE and everywhere.hold_often(searched, batch.rows):
+        if batch.rows < SMALL:
+            everywhere.learn_of_few(len(pairs.rows), batch.rows)
+        elif batch.rows < LARGE and everywhere.hold_often(searched, batch.rows):
             everywhere.learn(searched.slots, batch.rows)  # for the batches to come
         return pairs
 

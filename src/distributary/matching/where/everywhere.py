@@ -40,6 +40,8 @@ HARD = 16
 for: fewer, and it is searched for even where many conditions hold."""
 DENSE_EVENTS = 4
 """So many single events that pass many conditions show that many hold often."""
+SMALL = 32
+"""Batches of fewer rows do not show which conditions hold often, only that many do."""
 OFTEN = 1 / 16
 """A condition that holds for a larger part of the rows is evaluated everywhere."""
 SELDOM = 1 / 64
@@ -149,10 +151,10 @@ class EverywhereConditions:
         found, times = np.unique(positions, return_counts=True)
         return self.choose(found[times > rows * OFTEN])
 
-    def learn_of_one(self, found: int) -> None:
-        """Take note that an event passes so many conditions; after some that pass many, all are chosen."""
-        if self.is_hard and found > self._size * OFTEN and SOME <= self._size <= MOST_OF_ALL:
-            self._dense_events += 1
+    def learn_of_few(self, found: int, rows: int) -> None:
+        """Take note of what a few events pass; after some that pass many conditions, all are chosen."""
+        if self.is_hard and found > rows * self._size * OFTEN and SOME <= self._size <= MOST_OF_ALL:
+            self._dense_events += rows
             if self._dense_events >= DENSE_EVENTS:
                 self.choose(np.arange(self._size, dtype=np.int32))
 
@@ -161,7 +163,7 @@ class EverywhereConditions:
         pairs = chosen.pairs_by_row(batch) if self.is_hard and batch.rows <= BY_ROW else None
         if pairs is None:
             pairs = chosen.pairs(batch, self._expression)
-        if chosen.are_all and not self.hold_often(pairs, batch.rows):
+        if chosen.are_all and batch.rows >= SMALL and not self.hold_often(pairs, batch.rows):
             self._search_again(chosen)
         return pairs
 
