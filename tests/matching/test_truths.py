@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -230,3 +231,11 @@ def test_numbers_and_times_that_doubles_do_not_tell_apart_are_told_apart():
         names = attributes_of(expression)
         expected = [OUTCOMES[evaluate(expression, attributes_at(batch, names, row))] for row in range(3)]
         assert truths_of(batch, expression).tolist() == expected, text
+
+
+def test_large_doubles_beside_intervals_are_added_without_a_warning():
+    values = {"a": 1.7e308, "b": 1.7e308, "c": 1.0}
+    events = [Event(f"e{number}", attributes=values) for number in range(40)]
+    events.append(Event("t", attributes=dict.fromkeys("abc", timedelta(days=1))))
+    matcher = Matcher([Subscription("s", "ann", where="a + b > c")])
+    assert matcher.match_batch(events).to_pylist() == [{"event_id": "t", "subscription_id": "s"}]

@@ -254,7 +254,8 @@ def _time_arithmetic(
     if sign == "+":
         moved |= whole & ~moments & others
     lengths = between | (whole & ~moments & ~others)
-    result = SIGNS[sign](left.numbers, right.numbers)
+    with np.errstate(all="ignore"):  # rows that hold doubles are computed elsewhere
+        result = SIGNS[sign](left.numbers, right.numbers)
     inside = (result * 1.0 >= FIRST // MICROSECOND) & (result <= LAST // MICROSECOND)
     columns = [column_of_times(result, Duration, lengths), column_of_times(result, Instant, moved & inside)]
     places = np.arange(len(whole)) + len(whole) * moved
