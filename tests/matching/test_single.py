@@ -194,3 +194,11 @@ def test_threads_may_ask_at_once() -> None:
 def test_an_array_of_another_type_or_with_gaps_is_not_bound(array: NDArray[Any]) -> None:
     with pytest.raises(TypeError, match="int32"):
         BoundArrays([(array, np.int32)])
+
+
+def test_nothing_left_to_verify_in_one_segment_is_no_error_in_the_next() -> None:
+    matcher = Matcher()
+    event = Event("e", "quotes/0", document="<a/>")
+    for number in range(6):  # each is verified in a segment of its own, which is compiled when it is asked
+        matcher.add(Subscription(str(number), "ann", topic=f"quotes/{number}", path="/b"))
+        assert matcher.match(event) == []

@@ -398,6 +398,8 @@ class Verifier(Layers[F]):
         if self._waiting or self._mostly_dead or self._gathered is not None:
             self._flush()
         for number, segment in self._segments.items():
+            if not len(slots):
+                break
             slots = self.passing_in(number, segment, single, slots)
         return slots
 
