@@ -152,7 +152,7 @@ def _checked(deployment: Founded, events: Sequence[Event]) -> str:
         got = {
             (received.address, received.delivery.subscriber)
             for received in deployment.deliveries
-            if received.delivery.event == event.id
+            if received.delivery.event.key == event.key
         }
         assert got == wanted if exact else got <= wanted, f"event {event.id} went astray"
     return f"brute force, {len(events)} events"

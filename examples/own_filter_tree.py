@@ -105,7 +105,7 @@ def main() -> None:
     world.call(4, lambda: deployment.members[4].change_parent(3))
     world.run()
     for _, _, delivery, hops in deployment.deliveries:
-        print(delivery.event, "->", delivery.subscriber, "after", hops, "hops")
+        print(delivery.event.id, "->", delivery.subscriber, "after", hops, "hops")
     print("4 is now below", deployment.members[4].tree.parent)
 
 

@@ -62,7 +62,7 @@ def generated() -> None:
         for event in served.values()
         if Profile.of(client).matches(event)
     )
-    got = sorted((one.delivery.event, one.delivery.subscriber) for one in deployment.deliveries)
+    got = sorted((one.delivery.event.id, one.delivery.subscriber) for one in deployment.deliveries)
     polls = sum(state.polls for state in application.poller.feeds.values())
     published = sum(state.published for state in application.poller.feeds.values())
     print(f"{polls} polls, {published} new items, {len(got)} deliveries")
@@ -80,7 +80,7 @@ def from_folder(folder: Path, words: list[str]) -> None:
     world.run(until=700)
     titles = {item.event(name).id: item.title for name, feed in found.items() for item in feed.items}
     for received in deployment.deliveries:
-        print(f"{received.delivery.subscriber}: {titles[received.delivery.event]}")
+        print(f"{received.delivery.subscriber}: {titles[received.delivery.event.id]}")
 
 
 if __name__ == "__main__":

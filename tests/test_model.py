@@ -114,8 +114,8 @@ def test_a_subscription_names_its_subscriber() -> None:
 
 
 def test_a_delivery_says_which_subscriptions_asked() -> None:
-    record = Delivery("e1", "ann", ("s1", "s2")).to_record()
-    assert record == {"event": "e1", "subscriber": "ann", "subscriptions": ["s1", "s2"]}
+    record = Delivery(Event("e1"), "ann", ("s1", "s2")).to_record()
+    assert record == {"event": {"id": "e1"}, "subscriber": "ann", "subscriptions": ["s1", "s2"]}
 
 
 HALF = "\ud800"

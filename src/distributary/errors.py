@@ -55,11 +55,13 @@ class SubscriptionWarning(UserWarning):
 
 
 class UnknownSubscriptionError(DistributaryError, KeyError):
-    """A subscription id that is not registered."""
+    """A subscription id that is not registered; with a subscriber, not as one of theirs."""
 
-    def __init__(self, subscription_id: str) -> None:
+    def __init__(self, subscription_id: str, subscriber: str | None = None) -> None:
         super().__init__(subscription_id)
         self.subscription_id = subscription_id
+        self.subscriber = subscriber
 
     def __str__(self) -> str:
-        return f"no subscription {self.subscription_id!r} is registered"
+        whose = "" if self.subscriber is None else f" of {self.subscriber!r}"
+        return f"no subscription {self.subscription_id!r}{whose} is registered"

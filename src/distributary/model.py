@@ -5,13 +5,17 @@ A record is a plain mapping, as one line of JSON holds it. An event's record has
 (`{"wind": {"speed": 3}}` is the attribute `wind.speed`). An object that holds nothing, or nothing but nulls,
 is an attribute too, an empty mapping: it is there, so it is not null. A subscription's record has `id`,
 `subscriber` and its filters by kind.
+
+Identity: an event is known by its source and id together (`Event.key`), a subscription by its subscriber and
+id (`Subscription.key`). The source is the attribute `source`, as in CloudEvents, so conditions can ask for
+it; events that have none share the empty source, and their ids must differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from distributary.errors import InputError
 
@@ -30,6 +34,26 @@ MAX_TOPIC_BYTES = 65_535
 
 MAX_TOPIC_LEVELS = 1_024
 """How many levels the topic of an event, or a topic pattern, may have."""
+
+
+class EventKey(NamedTuple):
+    """What an event is known by: publishers choose ids by themselves, so two may choose the same."""
+
+    source: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.id} from {self.source}" if self.source else self.id
+
+
+class SubscriptionKey(NamedTuple):
+    """What a subscription is known by: subscribers choose ids by themselves, so two may choose the same."""
+
+    subscriber: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.id} of {self.subscriber}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +82,23 @@ class Event:
         if self.topic is not None:
             require_text(self.topic, "topic")
             check_topic(self.topic)
+
+    @property
+    def source(self) -> str:
+        """Who published it, as the attribute `source` says; empty when there is none.
+
+        >>> Event("e1", attributes={"source": "ann"}).source, Event("e1").source
+        ('ann', '')
+        """
+        given = self.attributes.get("source")
+        if isinstance(given, int) and not isinstance(given, bool):
+            return str(given)
+        return given if isinstance(given, str) else ""
+
+    @property
+    def key(self) -> EventKey:
+        """What it is known by, wherever events of several publishers meet."""
+        return EventKey(self.source, self.id)
 
     @classmethod
     def from_record(cls, record: Record) -> Event:
@@ -129,6 +170,11 @@ class Subscription:
         for check in _subscription_checks:
             check(self)
 
+    @property
+    def key(self) -> SubscriptionKey:
+        """What it is known by, wherever subscriptions of several subscribers meet."""
+        return SubscriptionKey(self.subscriber, self.id)
+
     def filters(self) -> dict[str, Any]:
         """The filters that are present, by kind."""
         every = zip(BUILT_IN_FILTERS, (self.topic, self.where, self.path, self.change), strict=True)
@@ -173,15 +219,21 @@ def check_subscriptions_with(check: Callable[[Subscription], object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event handed to a subscriber once, with the subscriptions of theirs that asked for it."""
+    """An event handed to a subscriber once, with the ids of their subscriptions that asked for it."""
 
-    event: str
+    event: Event
     subscriber: str
     subscriptions: tuple[str, ...]
 
+    @property
+    def keys(self) -> tuple[SubscriptionKey, ...]:
+        """What these subscriptions are known by."""
+        return tuple(SubscriptionKey(self.subscriber, name) for name in self.subscriptions)
+
     def to_record(self) -> dict[str, Any]:
         """The delivery as one line of JSON holds it."""
-        return {"event": self.event, "subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
+        told = {"subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
+        return {"event": self.event.to_record(), **told}
 
 
 def check_topic(topic: str) -> None:

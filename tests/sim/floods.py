@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from distributary.errors import FilterError
 from distributary.filters.kinds import parse_filters
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
 
 
@@ -21,16 +21,16 @@ class Flooding:
     def __init__(self, address: Address, everybody: Iterable[Address]) -> None:
         self.node = Node(address)
         self.everybody = everybody
-        self.subscriptions: dict[str, Subscription] = {}
+        self.subscriptions: dict[SubscriptionKey, Subscription] = {}
         self.node.handle(Flood, lambda message, sender: self.take(message.event))
 
     def subscribe(self, subscription: Subscription) -> None:
         if subscription.path is not None:
             raise FilterError("not served here", field="path")
-        self.subscriptions[subscription.id] = subscription
+        self.subscriptions[subscription.key] = subscription
 
-    def unsubscribe(self, subscription_id: str) -> None:
-        del self.subscriptions[subscription_id]
+    def unsubscribe(self, key: SubscriptionKey) -> None:
+        del self.subscriptions[key]
 
     def publish(self, event: Event) -> None:
         self.take(event)
@@ -41,4 +41,4 @@ class Flooding:
     def take(self, event: Event) -> None:
         for subscription in self.subscriptions.values():
             if all(filter.matches(event) for filter in parse_filters(subscription).values()):
-                self.node.deliver(Delivery(event.id, subscription.subscriber, (subscription.id,)))
+                self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.metrics import Cost
@@ -29,7 +29,7 @@ def receivers(deployment: Deployment, event_id: str) -> list[str]:
     return sorted(
         received.delivery.subscriptions[0]
         for received in deployment.deliveries
-        if received.delivery.event == event_id
+        if received.delivery.event.id == event_id
     )
 
 
@@ -57,7 +57,7 @@ def test_each_operation_has_its_own_cost() -> None:
     assert costs["subscribe"].messages == 0
     publish = costs["publish"]
     assert (publish.operations, publish.messages, publish.hops, publish.deliveries) == (3, 4.0, 1.0, 1.0)
-    assert publish.bytes == 4 * deployment.metrics.cost(("publish", "e0")).bytes / 4
+    assert publish.bytes == 4 * deployment.metrics.cost(("publish", EventKey("", "e0"))).bytes / 4
     assert publish.delivery_hops == pytest.approx(2 / 3)
     assert publish.delay == pytest.approx(0.1 / 3)
     assert deployment.metrics.upkeep() == {}
@@ -68,7 +68,7 @@ def test_kinds_counted_apart_are_left_out_of_the_cost() -> None:
     deployment.publish(Event("e", topic="A"), at=0)
     apart = deployment.costs(apart=("Flood",))["publish"]
     assert (apart.messages, apart.hops, apart.apart) == (0, 0, {"Flood": 4.0})
-    assert deployment.metrics.cost(("publish", "e"), without=["Flood"]) == Cost()
+    assert deployment.metrics.cost(("publish", EventKey("", "e")), without=["Flood"]) == Cost()
 
 
 def test_costs_since_a_time_leave_out_what_was_before() -> None:
@@ -107,7 +107,7 @@ def test_a_subscription_given_up_while_its_broker_was_down_is_gone(keep_state: b
     deployment = deployed()
     deployment.subscribe(wanted("s"), at=2)
     deployment.crash(2)
-    deployment.unsubscribe("s")
+    deployment.unsubscribe(wanted("s").key)
     deployment.restart(2, keep_state=keep_state)
     deployment.publish(Event("e", topic="A"), at=0)
     deployment.simulator.run()
@@ -121,7 +121,7 @@ def test_what_was_asked_of_a_paused_broker_that_crashed_is_asked_again(keep_stat
     deployment.subscribe(wanted("old"), at=2)
     deployment.pause(2)
     deployment.subscribe(wanted("new"), at=2)
-    deployment.unsubscribe("old")
+    deployment.unsubscribe(wanted("old").key)
     deployment.crash(2)
     deployment.restart(2, keep_state=keep_state)
     deployment.publish(Event("e", topic="A"), at=0)
@@ -134,11 +134,11 @@ def test_what_is_asked_of_a_paused_broker_is_done_when_it_resumes() -> None:
     deployment.pause(2)
     deployment.subscribe(wanted("kept"), at=2)
     deployment.subscribe(wanted("given up"), at=2)
-    deployment.unsubscribe("given up")
+    deployment.unsubscribe(wanted("given up").key)
     assert deployment.members[2].subscriptions == {}  # type: ignore[attr-defined]
     deployment.resume(2)
     deployment.simulator.run()
-    assert list(deployment.members[2].subscriptions) == ["kept"]  # type: ignore[attr-defined]
+    assert list(deployment.members[2].subscriptions) == [wanted("kept").key]  # type: ignore[attr-defined]
 
 
 def test_clients_of_a_broker_that_leaves_move_to_the_next() -> None:
@@ -154,13 +154,13 @@ def test_clients_of_a_broker_that_leaves_move_to_the_next() -> None:
 def test_operations_that_make_no_sense_are_refused() -> None:
     deployment = deployed()
     deployment.subscribe(wanted("s"), at=0)
-    with pytest.raises(DistributaryError, match="'s' already"):
+    with pytest.raises(DistributaryError, match="s of client of s already"):
         deployment.subscribe(wanted("s"), at=1)
     with pytest.raises(UnknownSubscriptionError):
-        deployment.unsubscribe("other")
+        deployment.unsubscribe(wanted("other").key)
     with pytest.raises(FilterError):
         deployment.subscribe(Subscription("p", "ann", path="/a"), at=0)
-    assert list(deployment.subscriptions) == ["s"]
+    assert list(deployment.subscriptions) == [wanted("s").key]
     deployment.crash(0)
     with pytest.raises(DistributaryError, match="node 0 is not up"):
         deployment.publish(Event("e"), at=0)

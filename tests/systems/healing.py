@@ -43,7 +43,7 @@ def got(deployment: Deployment, event: Event) -> Receivers:
     return sorted(
         (received.address, received.delivery.subscriber)
         for received in deployment.deliveries
-        if received.delivery.event == event.id
+        if received.delivery.event.key == event.key
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from distributary.errors import UnknownSubscriptionError
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency, UniformLatency
 from distributary.sim.simulator import Simulator
@@ -89,7 +89,7 @@ def test_central_costs_the_way_to_the_rendezvous_and_a_message_for_each_home() -
     deployment.simulator.run()
     deployment.publish(Event("e", "A"), at=centre)
     deployment.simulator.run()
-    assert deployment.metrics.cost(("publish", "e")).messages == 4
+    assert deployment.metrics.cost(("publish", EventKey("", "e"))).messages == 4
     assert len(deployment.deliveries) == 8
     stored = {
         address: member.entries
@@ -107,14 +107,14 @@ def test_tolerances_are_decided_at_home() -> None:
             deployment.simulator.run()
             deployment.publish(Event(f"e{number}", "A", {"a": value}), at=deployment.up()[0])
         deployment.simulator.run()
-        assert [received.delivery.event for received in deployment.deliveries] == ["e0", "e2", "e4"]
+        assert [received.delivery.event.id for received in deployment.deliveries] == ["e0", "e2", "e4"]
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_unknown_subscriptions_cannot_be_given_up(name: str) -> None:
     deployment = baseline(name, 1, Settings(3))
     with pytest.raises(UnknownSubscriptionError):
-        deployment.members[deployment.up()[0]].unsubscribe("nothing")
+        deployment.members[deployment.up()[0]].unsubscribe(SubscriptionKey("ann", "nothing"))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -9,7 +9,7 @@ import pytest
 from distributary.errors import FilterError
 from distributary.filters.kinds import parse_filters
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
@@ -93,7 +93,7 @@ def test_what_asks_for_everything_gets_exactly_what_it_lets_pass(system: str, se
         deployment.publish(event, at=random.choice(deployment.up()))
         deployment.simulator.run()
     found = [
-        (received.delivery.event, one)
+        (received.delivery.event.id, one)
         for received in deployment.deliveries
         for one in received.delivery.subscriptions
     ]
@@ -104,7 +104,7 @@ def test_what_asks_for_everything_gets_exactly_what_it_lets_pass(system: str, se
         if all(filter.matches(event) for filter in parse_filters(one).values())
     ]
     assert sorted(found) == sorted(wanted)
-    deployment.unsubscribe("true")
+    deployment.unsubscribe(SubscriptionKey("true client", "true"))
     deployment.simulator.run()
     before = len(deployment.deliveries)
     deployment.publish(Event("last"), at=random.choice(deployment.up()))

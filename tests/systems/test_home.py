@@ -8,9 +8,11 @@ import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
 from distributary.matching.matcher import Matcher
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Deliver, Node
 from distributary.systems.home import Home
+
+S1 = SubscriptionKey("ann", "s1")
 
 
 def offered(home: Home, event: Event) -> list[Delivery]:
@@ -19,8 +21,8 @@ def offered(home: Home, event: Event) -> list[Delivery]:
     return [effect.item for effect in effects if isinstance(effect, Deliver)]
 
 
-def accepted(home: Home, event: Event, *subscription_ids: str) -> list[Delivery]:
-    effects = home.node.call(lambda: home.accept(event, subscription_ids), now=0.0)
+def accepted(home: Home, event: Event, *keys: SubscriptionKey) -> list[Delivery]:
+    effects = home.node.call(lambda: home.accept(event, keys), now=0.0)
     return [effect.item for effect in effects if isinstance(effect, Deliver)]
 
 
@@ -50,8 +52,8 @@ def test_offers_give_what_the_matcher_gives_with_its_memory(seed: int) -> None:
             matcher.add(subscription)
         elif random.random() < 0.1 and len(home):
             gone = random.choice(list(home.subscriptions))
-            assert home.remove(gone).id == gone
-            matcher.remove(gone)
+            assert home.remove(gone).key == gone
+            matcher.remove(gone.id)
         event = some_event(random, number)
         found = offered(home, event)
         assert sorted(name for each in found for name in each.subscriptions) == matcher.match(event)
@@ -65,8 +67,19 @@ def test_an_event_is_delivered_once_to_a_subscriber_however_often_it_comes() -> 
     home.add(Subscription("s2", "ann", where="a > 2"))
     home.add(Subscription("s3", "bob", where="a > 1"))
     event = Event("e1", attributes={"a": 3})
-    assert offered(home, event) == [Delivery("e1", "ann", ("s1", "s2")), Delivery("e1", "bob", ("s3",))]
+    assert offered(home, event) == [Delivery(event, "ann", ("s1", "s2")), Delivery(event, "bob", ("s3",))]
     assert offered(home, event) == []
+
+
+def test_events_of_other_sources_and_subscriptions_of_other_subscribers_may_have_the_same_ids() -> None:
+    home = Home(Node(1))
+    home.add(Subscription("s1", "ann", where="a > 1"))
+    home.add(Subscription("s1", "bob", where="a > 2"))
+    first, second = (Event("e1", attributes={"source": source, "a": 3}) for source in ("x", "y"))
+    assert offered(home, first) == [Delivery(first, "ann", ("s1",)), Delivery(first, "bob", ("s1",))]
+    assert offered(home, second) == [Delivery(second, "ann", ("s1",)), Delivery(second, "bob", ("s1",))]
+    home.remove(S1)
+    assert offered(home, Event("e2", attributes={"a": 3})) != []
 
 
 def test_a_repeated_event_does_not_move_a_tolerance_twice() -> None:
@@ -84,10 +97,12 @@ def test_what_a_rendezvous_found_is_accepted_once_and_only_if_the_filters_agree(
     home.add(Subscription("s2", "ann", where="a > 2"))
     home.add(Subscription("s3", "bob", where="a > 9"))
     event = Event("e1", attributes={"a": 3})
-    assert accepted(home, event, "s1", "s3", "left") == [Delivery("e1", "ann", ("s1",))]
-    assert accepted(home, event, "s1") == []
-    assert accepted(home, event, "s2") == [], "ann has it"
-    assert accepted(home, Event("e2", attributes={"a": 3}), "s1") != [], "the rendezvous measures the change"
+    assert accepted(home, event, S1, SubscriptionKey("bob", "s3"), SubscriptionKey("ann", "left")) == [
+        Delivery(event, "ann", ("s1",))
+    ]
+    assert accepted(home, event, S1) == []
+    assert accepted(home, event, SubscriptionKey("ann", "s2")) == [], "ann has it"
+    assert accepted(home, Event("e2", attributes={"a": 3}), S1) != [], "the rendezvous measures the change"
 
 
 def test_an_offer_reaches_those_whom_no_rendezvous_served() -> None:
@@ -95,8 +110,8 @@ def test_an_offer_reaches_those_whom_no_rendezvous_served() -> None:
     home.add(Subscription("s1", "ann", where="a > 1"))
     home.add(Subscription("s2", "bob", where="a > 1"))
     event = Event("e1", attributes={"a": 3})
-    assert accepted(home, event, "s1") == [Delivery("e1", "ann", ("s1",))]
-    assert offered(home, event) == [Delivery("e1", "bob", ("s2",))]
+    assert accepted(home, event, S1) == [Delivery(event, "ann", ("s1",))]
+    assert offered(home, event) == [Delivery(event, "bob", ("s2",))]
 
 
 def test_the_same_subscription_again_keeps_its_memory_and_a_changed_one_starts_afresh() -> None:
@@ -125,6 +140,6 @@ def test_what_cannot_be_read_or_is_not_there_is_refused() -> None:
     home = Home(Node(1))
     with pytest.raises(FilterError):
         home.add(Subscription("s1", "ann", where="a >"))
-    assert "s1" not in home
-    with pytest.raises(UnknownSubscriptionError):
-        home.remove("s1")
+    assert S1 not in home
+    with pytest.raises(UnknownSubscriptionError, match="no subscription 's1' of 'ann'"):
+        home.remove(S1)

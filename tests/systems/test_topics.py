@@ -88,7 +88,7 @@ def test_who_gets_an_event_is_what_the_oracle_says(
         deployment.publish(event, at=random.choice(deployment.up()))
         deployment.simulator.run()
     found = [
-        (received.delivery.event, one)
+        (received.delivery.event.id, one)
         for received in deployment.deliveries
         for one in received.delivery.subscriptions
     ]

@@ -40,9 +40,19 @@ class Stream:
     """False inside a super-operator: nobody else can read it."""
 
     def event(self, item: Item) -> Event:
-        """An item as it is published; what is null is left out."""
-        attributes = {name: value for name, value in item.attributes.items() if value is not None}
-        return Event(item.id, self.topic, attributes)
+        """An item as it is published."""
+        return published_item(item, self.topic)
+
+
+def published_item(item: Item, topic: str | None) -> Event:
+    """An item as an event; what is null is left out."""
+    attributes = {name: value for name, value in item.attributes.items() if value is not None}
+    return Event(item.id, topic, attributes)
+
+
+def published_topic(stream: str) -> str:
+    """The topic that the items of an operator's stream are published with."""
+    return stream.replace(".", "/")
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,7 @@ class Catalogue:
         for each in self.operators:
             hidden = each.operator.name in unpublished(self.queries[each.query])
             for stream in each.streams:
-                self.streams[stream] = Stream(stream, stream.replace(".", "/"), each.schema, not hidden)
+                self.streams[stream] = Stream(stream, published_topic(stream), each.schema, not hidden)
 
     def _ordered(
         self, queries: dict[str, Query], names: StreamNames, faulty: set[str]

@@ -238,7 +238,7 @@ class Matcher:
         wanted: dict[str, list[str]] = {}
         for subscription_id in self.match(event):
             wanted.setdefault(self.subscriber(subscription_id), []).append(subscription_id)
-        return [Delivery(event.id, subscriber, tuple(ids)) for subscriber, ids in sorted(wanted.items())]
+        return [Delivery(event, subscriber, tuple(ids)) for subscriber, ids in sorted(wanted.items())]
 
     def match_batch(
         self,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Node
 
 
 class Broker(Protocol):
     """What a node offers its clients. Deliveries leave the node as `Deliver(model.Delivery)` effects.
 
-    The clients of a broker are whoever subscribed there: their deliveries leave at the same node. A broker
-    that restarts without its state has forgotten its clients, who then subscribe again.
+    The clients of a broker are whoever subscribed there: their deliveries leave at the same node. Ids are
+    each client's own: what is asked and published is known by its key (`Subscription.key`, `Event.key`).
+    A broker that restarts without its state has forgotten its clients, who then subscribe again.
     """
 
     node: Node
@@ -20,7 +21,7 @@ class Broker(Protocol):
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node; FilterError when the system cannot serve it."""
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
 
     def publish(self, event: Event) -> None:

@@ -2,11 +2,11 @@
 
 Rules:
 
-- Every operation is a cause of its own, for example `("publish", event.id)`, so that messages, bytes and hops
-  of each operation follow from the metrics alone.
+- Every operation is a cause of its own, for example `("publish", event.key)`, so that messages, bytes and
+  hops of each operation follow from the metrics alone.
 - Clients behave like real ones. When their broker restarts without its state they subscribe again (cause
-  `("subscribe again", id)`); requests that a broker lost in a crash, or that came while it was down, are made
-  again when it is up; when it leaves they move to the next one, clockwise.
+  `("subscribe again", key)`); requests that a broker lost in a crash, or that came while it was down, are
+  made again when it is up; when it leaves they move to the next one, clockwise.
 - A client talks to its own broker only. Subscribing or publishing at a broker that is down is an error of the
   caller.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.broker import Broker
 from distributary.overlay.node import Address
 from distributary.sim.metrics import Cost, Metrics
@@ -28,6 +28,9 @@ from distributary.sim.simulator import DeliveredItem, Observer, Simulator
 
 ACKNOWLEDGEMENTS = ("Ack",)
 """The kinds of messages that `costs` counts separately by default."""
+
+Cause = tuple[str, EventKey | SubscriptionKey]
+"""An operation by its kind and what it was about."""
 
 
 class ReceivedDelivery(NamedTuple):
@@ -104,43 +107,43 @@ class Deployment(Population[Broker]):
         self._receipts = _Receipts()
         simulator.observe(self.metrics)
         simulator.observe(self._receipts)
-        self._clients: dict[str, _Client] = {}
-        self._pending_removals: dict[Address, dict[str, _Client]] = {}
+        self._clients: dict[SubscriptionKey, _Client] = {}
+        self._pending_removals: dict[Address, dict[SubscriptionKey, _Client]] = {}
         """Removed subscriptions whose brokers do not know that yet, being down or paused."""
-        self._operations: dict[tuple[str, str], float] = {}
+        self._operations: dict[Cause, float] = {}
         """When each operation began, by its cause."""
 
     # What clients do.
 
     def subscribe(self, subscription: Subscription, at: Address) -> None:
         """Subscribe a client at a node; FilterError when the system cannot serve it."""
-        if subscription.id in self._clients:
-            raise DistributaryError(f"there is a subscription {subscription.id!r} already")
+        if subscription.key in self._clients:
+            raise DistributaryError(f"there is a subscription {subscription.key} already")
         self._require_up(at)
         client = _Client(subscription, at)
-        self._clients[subscription.id] = client
+        self._clients[subscription.key] = client
         self._register(client, "subscribe")
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; a broker that is down is told when it is up again."""
-        client = self._clients.pop(subscription_id, None)
+        client = self._clients.pop(key, None)
         if client is None:
-            raise UnknownSubscriptionError(subscription_id)
+            raise UnknownSubscriptionError(key.id, key.subscriber)
         self._withdraw(client, client.at)
 
     def publish(self, event: Event, at: Address) -> None:
         """Publish an event at a node."""
         self._require_up(at)
-        self._operate("publish", event.id, at, lambda: self.members[at].publish(event))
+        self._operate("publish", event.key, at, lambda: self.members[at].publish(event))
 
     @property
-    def subscriptions(self) -> dict[str, tuple[Subscription, Address]]:
-        """The current subscriptions, by id, each with its node."""
-        return {name: (client.subscription, client.at) for name, client in self._clients.items()}
+    def subscriptions(self) -> dict[SubscriptionKey, tuple[Subscription, Address]]:
+        """The current subscriptions, each with its node."""
+        return {key: (client.subscription, client.at) for key, client in self._clients.items()}
 
-    def subscribed_since(self, subscription_id: str) -> float:
+    def subscribed_since(self, key: SubscriptionKey) -> float:
         """When a subscription was last registered at a broker."""
-        return self._clients[subscription_id].since
+        return self._clients[key].since
 
     # What they get, and what it cost.
 
@@ -156,13 +159,13 @@ class Deployment(Population[Broker]):
         `metrics.upkeep()`.
         """
         excluded = frozenset(apart)
-        by_kind: dict[str, list[tuple[str, str]]] = {}
+        by_kind: dict[str, list[Cause]] = {}
         for cause, began in self._operations.items():
             if began >= since:
                 by_kind.setdefault(cause[0], []).append(cause)
         return {kind: self._mean_costs(causes, excluded) for kind, causes in sorted(by_kind.items())}
 
-    def _mean_costs(self, causes: list[tuple[str, str]], apart: frozenset[str]) -> Costs:
+    def _mean_costs(self, causes: list[Cause], apart: frozenset[str]) -> Costs:
         counted, hops = Cost(), 0
         separate = dict.fromkeys(sorted(apart), 0)
         waits: list[float] = []
@@ -222,30 +225,32 @@ class Deployment(Population[Broker]):
             try:
                 self.members[at].subscribe(subscription)
             except DistributaryError:
-                del self._clients[subscription.id]
+                del self._clients[subscription.key]
                 raise
             client.registered.add(at)
             client.since = self.simulator.now
 
-        self._operate(operation, subscription.id, at, action)
+        self._operate(operation, subscription.key, at, action)
 
     def _withdraw(self, client: _Client, at: Address) -> None:
         """Tell a broker that a subscription is removed: now, or when it is up again."""
-        subscription_id = client.subscription.id
+        key = client.subscription.key
         pending = self._pending_removals.setdefault(at, {})
-        pending[subscription_id] = client
+        pending[key] = client
 
         def action() -> None:
-            pending.pop(subscription_id, None)
+            pending.pop(key, None)
             if at in client.registered:
                 client.registered.discard(at)
-                self.members[at].unsubscribe(subscription_id)
+                self.members[at].unsubscribe(key)
 
         if self.simulator.is_up(at):
-            self._operate("unsubscribe", subscription_id, at, action)
+            self._operate("unsubscribe", key, at, action)
 
-    def _operate(self, operation: str, name: str, at: Address, action: Callable[[], None]) -> None:
-        cause = (operation, name)
+    def _operate(
+        self, operation: str, key: EventKey | SubscriptionKey, at: Address, action: Callable[[], None]
+    ) -> None:
+        cause = (operation, key)
         self._operations.setdefault(cause, self.simulator.now)
         self.simulator.call(at, action, cause)
 

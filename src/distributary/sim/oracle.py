@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from distributary.filters.change import ChangeFilter
 from distributary.filters.profile import Profile
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 
 
@@ -41,8 +41,8 @@ class Oracle:
     """
 
     def __init__(self) -> None:
-        self._profiles: dict[str, tuple[Subscription, Profile]] = {}
-        self._delivered: dict[tuple[str, str | None], tuple[dict[str, float], float]] = {}
+        self._profiles: dict[SubscriptionKey, tuple[Subscription, Profile]] = {}
+        self._delivered: dict[tuple[SubscriptionKey, str | None], tuple[dict[str, float], float]] = {}
         """By subscription and topic, the values last delivered, and when."""
 
     def wanted(
@@ -62,7 +62,7 @@ class Oracle:
             change = self._profile(client.subscription).filters.get("change")
             if isinstance(change, ChangeFilter):
                 values = {**self._last(client, event.topic), **change.numbers(event)}
-                self._delivered[client.subscription.id, event.topic] = values, now
+                self._delivered[client.subscription.key, event.topic] = values, now
 
     def _wants(self, client: ClientSubscription, event: Event) -> bool:
         profile = self._profile(client.subscription)
@@ -74,11 +74,11 @@ class Oracle:
         return change.moved(change.numbers(event), self._last(client, event.topic))
 
     def _last(self, client: ClientSubscription, topic: str | None) -> dict[str, float]:
-        values, time = self._delivered.get((client.subscription.id, topic), ({}, client.since))
+        values, time = self._delivered.get((client.subscription.key, topic), ({}, client.since))
         return values if time >= client.since else {}
 
     def _profile(self, subscription: Subscription) -> Profile:
-        known = self._profiles.get(subscription.id)
+        known = self._profiles.get(subscription.key)
         if known is None or known[0] is not subscription:
-            known = self._profiles[subscription.id] = (subscription, Profile.of(subscription))
+            known = self._profiles[subscription.key] = (subscription, Profile.of(subscription))
         return known[1]

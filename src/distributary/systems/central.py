@@ -9,19 +9,18 @@ Rules:
   drops those not repeated for `PERIODS` periods. With `copies`, the next nodes take over when it fails.
 
 A subscription costs (log N) / 2 messages to the rendezvous; an event the same and one message for each home.
-The rendezvous evaluates every subscription for every event.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.interests import InterestIndex
 from distributary.systems.ring_broker import RendezvousBroker
 
 KEY = "the centre"
@@ -41,7 +40,7 @@ class CentralRegistration(NamedTuple):
 class CentralWithdrawal(NamedTuple):
     """The home no longer has this subscription."""
 
-    name: str
+    subscription: SubscriptionKey
     home: Address
 
 
@@ -65,8 +64,9 @@ class CentralBroker(RendezvousBroker):
     def __init__(self, ring: Ring, **options: Any) -> None:
         super().__init__(ring, **options)
         self.key = ring.circle.hash(KEY)
-        self._filters: dict[str, tuple[Address, tuple[Filter, ...]]] = {}
-        """The home and the filters of every registration kept here."""
+        self._homes: dict[SubscriptionKey, Address] = {}
+        """The home of every registration kept here."""
+        self._interests: InterestIndex[SubscriptionKey] = InterestIndex()
         self.replication.on_change(self._changed)
         ring.listen(CentralRegistration, self._register)
         ring.listen(CentralWithdrawal, self._withdraw)
@@ -77,14 +77,14 @@ class CentralBroker(RendezvousBroker):
     # For clients.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Register a subscription, or replace the one with its id."""
+        """Register a subscription, or replace the one with its key."""
         self.home.add(subscription)
         self.ring.route(self.key, CentralRegistration(subscription, self.node.address))
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        self.home.remove(subscription_id)
-        self.ring.route(self.key, CentralWithdrawal(subscription_id, self.node.address))
+        self.home.remove(key)
+        self.ring.route(self.key, CentralWithdrawal(key, self.node.address))
 
     def publish(self, event: Event) -> None:
         """Send an event to the rendezvous, which sends it to every home that wants it."""
@@ -93,36 +93,33 @@ class CentralBroker(RendezvousBroker):
     @property
     def entries(self) -> int:
         """How many registrations this node keeps."""
-        return len(self._filters)
+        return len(self._homes)
 
     # At the rendezvous.
 
     def _register(self, message: CentralRegistration, arrival: Arrival) -> None:
-        name = message.subscription.id
+        name = message.subscription.key
         if self.replication.contents(self.key).get(name) != message:
             self.replication.put(self.key, name, message)
         else:
             self.replication.renew(self.key, name)
 
     def _withdraw(self, message: CentralWithdrawal, arrival: Arrival) -> None:
-        kept = self._filters.get(message.name)
-        if kept is not None and kept[0] == message.home:
-            self.replication.drop(self.key, message.name)
+        if self._homes.get(message.subscription) == message.home:
+            self.replication.drop(self.key, message.subscription)
 
     def _changed(self, key: int, name: Any, entry: CentralRegistration | None) -> None:
-        """Update the parsed filters: a registration came, went, or moved between nodes."""
-        if entry is None:
-            self._filters.pop(name, None)
-        else:
-            self._filters[name] = (entry.home, tuple(parse_filters(entry.subscription).values()))
+        """Follow a registration that came, went, or moved between nodes."""
+        if entry is not None:
+            self._homes[name] = entry.home
+            self._interests.put(name, parse_filters(entry.subscription))
+        elif name in self._homes:
+            del self._homes[name]
+            self._interests.remove(name)
 
     def _published(self, message: CentralPublication, arrival: Arrival) -> None:
-        event = message.event
-        wanted: dict[Address, None] = {}
-        for home, filters in self._filters.values():
-            if home not in wanted and all(filter.matches(event) for filter in filters):
-                wanted[home] = None
-        self.home.notify(wanted, event)
+        wanted = self._interests.matching(message.event)
+        self.home.notify(dict.fromkeys(self._homes[key] for key in wanted), message.event)
 
     def _refresh(self) -> None:
         assert self.refresh is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.home import Home
 from distributary.systems.ring_broker import RingBroker
@@ -29,8 +29,9 @@ class FloodingBroker(RingBroker):
     >>> broker = FloodingBroker(Ring(Node(3), Circle(8)))
     >>> broker.node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
     []
-    >>> broker.node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
-    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    >>> [given] = broker.node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
+    >>> given.item.event.id, given.item.subscriber, given.item.subscriptions
+    ('e1', 'ann', ('s1',))
     """
 
     def __init__(self, ring: Ring, **layers: Any) -> None:
@@ -42,9 +43,9 @@ class FloodingBroker(RingBroker):
         """Add a client's subscription; no other node learns of it."""
         self.home.add(subscription)
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        self.home.remove(subscription_id)
+        self.home.remove(key)
 
     def publish(self, event: Event) -> None:
         """Send an event to every node."""

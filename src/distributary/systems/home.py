@@ -4,12 +4,12 @@ Rules:
 
 - Other nodes only preselect. Whatever they send here is checked against the filters themselves, so a needless
   or repeated message never becomes a wrong delivery, and a system is exact if no wanted event is missed.
-- An event is delivered to a subscriber once, however often and by whichever way it arrives here. The ids of
+- An event is delivered to a subscriber once, however often and by whichever way it arrives here. The keys of
   the latest events are remembered; one that arrives again after so many others counts as new.
 - Tolerances are measured here, against what was delivered here, in the order of arrival. Only `accept` leaves
   that decision to the rendezvous that sent the event.
 
-Offering an event costs one evaluation for each subscription of this node's clients.
+Offering an event costs what it matches (`interests`), and a look at each tolerance that it passes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from distributary.errors import UnknownSubscriptionError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node, SendMessage
+from distributary.systems.interests import InterestIndex
 
 REMEMBERED = 100_000
-"""How many event ids a home remembers."""
+"""How many events a home remembers."""
 
 
 @dataclass(slots=True)
@@ -55,9 +56,7 @@ class _Resident:
         return all(filter.matches(event) for filter in self.filters.values())
 
     def fires(self, event: Event) -> bool:
-        """Whether the event is to be delivered; if so its values become the last delivered ones."""
-        if not self.passes(event):
-            return False
+        """Whether an event that passes is delivered; if so its values become the last delivered ones."""
         if self.change is None:
             return True
         last = self.last.get(event.topic, {})
@@ -76,8 +75,9 @@ class Home:
 
     >>> home = Home(Node(7))
     >>> home.add(Subscription("s1", "ann", where="price > 8"))
-    >>> home.node.call(lambda: home.offer(Event("e1", attributes={"price": 8.4})), now=0)
-    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    >>> [given] = home.node.call(lambda: home.offer(Event("e1", attributes={"price": 8.4})), now=0)
+    >>> given.item.event.id, given.item.subscriber, given.item.subscriptions
+    ('e1', 'ann', ('s1',))
     >>> home.node.call(lambda: home.offer(Event("e1", attributes={"price": 8.4})), now=1)
     []
     """
@@ -88,57 +88,65 @@ class Home:
         self.node = node
         self._notice = notice
         self._send = send or node.send
-        self._residents: dict[str, _Resident] = {}
-        self._seen: OrderedDict[str, _SeenEvent] = OrderedDict()
+        self._residents: dict[SubscriptionKey, _Resident] = {}
+        self._interests: InterestIndex[SubscriptionKey] = InterestIndex()
+        self._seen: OrderedDict[EventKey, _SeenEvent] = OrderedDict()
         if notice is not None:
             node.handle(notice, lambda message, sender: self.offer(message.event))
 
     def add(self, subscription: Subscription) -> None:
-        """Add a subscription, or replace the one with its id; FilterError when a filter cannot be parsed.
+        """Add a subscription, or replace the one with its key; FilterError when a filter cannot be parsed.
 
         Adding an equal subscription again changes nothing: it keeps the values last delivered.
         """
-        resident = self._residents.get(subscription.id)
+        resident = self._residents.get(subscription.key)
         if resident is None or resident.subscription != subscription:
-            self._residents[subscription.id] = _Resident(subscription)
+            resident = self._residents[subscription.key] = _Resident(subscription)
+            self._interests.put(subscription.key, resident.filters)
 
-    def remove(self, subscription_id: str) -> Subscription:
+    def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
-        if subscription_id not in self._residents:
-            raise UnknownSubscriptionError(subscription_id)
-        return self._residents.pop(subscription_id).subscription
+        resident = self._resident(key)
+        del self._residents[key]
+        self._interests.remove(key)
+        return resident.subscription
 
     @property
-    def subscriptions(self) -> Mapping[str, Subscription]:
-        """The subscriptions here, by id, in the order in which they were added."""
-        return {name: each.subscription for name, each in self._residents.items()}
+    def subscriptions(self) -> Mapping[SubscriptionKey, Subscription]:
+        """The subscriptions here, in the order in which they were added."""
+        return {key: each.subscription for key, each in self._residents.items()}
 
-    def __contains__(self, subscription_id: str) -> bool:
-        return subscription_id in self._residents
+    def __contains__(self, key: SubscriptionKey) -> bool:
+        return key in self._residents
 
     def __len__(self) -> int:
         return len(self._residents)
 
-    def filters(self, subscription_id: str) -> Mapping[str, Filter]:
+    def filters(self, key: SubscriptionKey) -> Mapping[str, Filter]:
         """The parsed filters of a subscription, by kind; UnknownSubscriptionError when it is not here."""
-        if subscription_id not in self._residents:
-            raise UnknownSubscriptionError(subscription_id)
-        return self._residents[subscription_id].filters
+        return self._resident(key).filters
+
+    def _resident(self, key: SubscriptionKey) -> _Resident:
+        if key not in self._residents:
+            raise UnknownSubscriptionError(key.id, key.subscriber)
+        return self._residents[key]
 
     def offer(self, event: Event) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
-        if event.id not in self._seen or not self._seen[event.id].offered:
+        seen = self._seen.get(event.key)
+        if seen is None or not seen.offered:
             self._note(event).offered = True
-            self._hand_out(event, [name for name, each in self._residents.items() if each.fires(event)])
+            wanted = self._interests.matching(event)
+            self._hand_out(event, [key for key in wanted if self._residents[key].fires(event)])
 
-    def accept(self, event: Event, subscription_ids: Iterable[str]) -> None:
+    def accept(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
         """Deliver the event for these subscriptions, which a rendezvous has selected.
 
         Skipped are subscriptions removed meanwhile, those whose filters do not match, and subscribers who
         have the event already.
         """
-        found = [self._residents.get(name) for name in subscription_ids]
-        wanted = [each.subscription.id for each in found if each is not None and each.passes(event)]
+        found = [self._residents.get(key) for key in keys]
+        wanted = [each.subscription.key for each in found if each is not None and each.passes(event)]
         if wanted:
             self._note(event)
             self._hand_out(event, wanted)
@@ -154,17 +162,17 @@ class Home:
 
     def _note(self, event: Event) -> _SeenEvent:
         """Remember an event as the latest, and drop the oldest one beyond the limit."""
-        seen = self._seen.setdefault(event.id, _SeenEvent())
-        self._seen.move_to_end(event.id)
+        seen = self._seen.setdefault(event.key, _SeenEvent())
+        self._seen.move_to_end(event.key)
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         return seen
 
-    def _hand_out(self, event: Event, subscription_ids: Iterable[str]) -> None:
-        reached = self._seen[event.id].reached
+    def _hand_out(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
+        reached = self._seen[event.key].reached
         asked: dict[str, list[str]] = {}
-        for name in sorted(set(subscription_ids)):
-            asked.setdefault(self._residents[name].subscription.subscriber, []).append(name)
+        for subscriber, name in sorted(set(keys)):
+            asked.setdefault(subscriber, []).append(name)
         for subscriber in sorted(asked.keys() - reached):
             reached.add(subscriber)
-            self.node.deliver(Delivery(event.id, subscriber, tuple(asked[subscriber])))
+            self.node.deliver(Delivery(event, subscriber, tuple(asked[subscriber])))

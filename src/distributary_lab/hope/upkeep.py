@@ -102,7 +102,7 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     for change in range(changes):
         world.run(until=2 * REFRESH + seconds * change / changes)
         node = int(random.integers(nodes))
-        deployment.unsubscribe(living[node].id)
+        deployment.unsubscribe(living[node].key)
         living[node] = next(wanted)
         deployment.subscribe(living[node], at=node)
     world.run(until=2 * REFRESH + seconds)

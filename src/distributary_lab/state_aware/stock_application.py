@@ -55,7 +55,9 @@ class ApplicationRun:
 
     def deliveries(self) -> list[tuple[str, str]]:
         """Event and subscriber of each delivery, sorted."""
-        return sorted((each.delivery.event, each.delivery.subscriber) for each in self.deployment.deliveries)
+        return sorted(
+            (each.delivery.event.id, each.delivery.subscriber) for each in self.deployment.deliveries
+        )
 
 
 def deploy(

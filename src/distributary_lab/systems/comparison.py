@@ -131,8 +131,8 @@ class _Crashing:
     def _is_late(self) -> bool:
         """Publish some events, wait a little, and see whether all that must have arrived have."""
         standings = {
-            name: ClientSubscription(subscription, at)
-            for name, (subscription, at) in self.deployment.subscriptions.items()
+            key: ClientSubscription(subscription, at)
+            for key, (subscription, at) in self.deployment.subscriptions.items()
             if self.world.is_up(at)
         }
         events = {event.id: event for event in islice(self.events, RATE)}
@@ -148,10 +148,10 @@ class _Crashing:
         self.world.run(until=self.world.now + STEP)
         for one in self.deployment.deliveries[first:]:
             delivery = one.delivery
-            if delivery.event in events:
-                wanted.discard((delivery.event, one.address, delivery.subscriber))
-                noted = [standings[name] for name in delivery.subscriptions if name in standings]
-                self.oracle.note(events[delivery.event], noted, one.time)
+            if delivery.event.id in events:
+                wanted.discard((delivery.event.id, one.address, delivery.subscriber))
+                noted = [standings[key] for key in delivery.keys if key in standings]
+                self.oracle.note(delivery.event, noted, one.time)
         return bool(wanted)
 
 

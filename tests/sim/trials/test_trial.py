@@ -77,7 +77,7 @@ def test_a_delivery_that_nobody_asked_for_is_told(monkeypatch: pytest.MonkeyPatc
 def stray(event: Event) -> Any:
     from distributary.model import Delivery
 
-    return Delivery(event.id, "nobody", ("s0",))
+    return Delivery(event, "nobody", ("s0",))
 
 
 def test_a_fault_that_never_happens_fails_the_trial(

@@ -8,7 +8,7 @@ from typing import ClassVar
 import pytest
 
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
@@ -120,7 +120,7 @@ def lists_of(world: World, event: Event) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for attribute in STOCKS.names:
         [spot] = STOCKS[attribute].spots(event.attributes[attribute])
-        lookup = publisher._matcher.lookup(attribute, spot, event.id)
+        lookup = publisher._matcher.lookup(attribute, spot, event.key)
         [owner] = [broker for broker in world.brokers.values() if broker.ring.owns(lookup.key)]
         found[attribute] = sorted(names[entry.part] for entry, _ in owner.rendezvous.find(lookup))
     return found
@@ -130,8 +130,8 @@ def numbers_of(broker: object) -> list[tuple[str, int]]:
     layout, parts = broker.layout, broker._parts  # type: ignore[attr-defined]
     address = broker.node.address  # type: ignore[attr-defined]
     return [
-        (name, layout.pack(Identifier(address, number, len(attributes))))
-        for name, planned in parts.items()
+        (key.id, layout.pack(Identifier(address, number, len(attributes))))
+        for key, planned in parts.items()
         for number, _, attributes in planned
     ]
 
@@ -192,7 +192,7 @@ def test_alternatives_are_parts_with_ids_of_their_own_and_delivered_once() -> No
     world.run()
     world.check()
     assert len(world.delivered()) == 1
-    assert len({number for number, _, _ in world.brokers[200]._parts["s"]}) == 3
+    assert len({number for number, _, _ in world.brokers[200]._parts[SubscriptionKey("ann", "s")]}) == 3
 
 
 def test_numbers_of_subscriptions_are_used_again_when_none_is_left() -> None:
@@ -223,7 +223,7 @@ def test_what_the_ring_cannot_look_up_is_refused_and_leaves_nothing(subscription
         world.subscribe(subscription, at=100)
     assert not world.stored_at()
     with pytest.raises(UnknownSubscriptionError):
-        world.brokers[100].unsubscribe("s")
+        world.brokers[100].unsubscribe(SubscriptionKey("ann", "s"))
 
 
 def test_what_the_ring_cannot_look_up_is_checked_at_home() -> None:
@@ -253,7 +253,7 @@ def test_too_many_values_are_refused() -> None:
 def test_the_narrowest_set_is_where_a_part_is_kept() -> None:
     world = World([100, 300], STOCKS, bits=9)
     world.subscribe(Subscription("s", "ann", where="Price between 8 and 9 and High = 9 and Low < 20"), at=100)
-    [(_, _, attributes)] = world.brokers[100]._parts["s"]
+    [(_, _, attributes)] = world.brokers[100]._parts[SubscriptionKey("ann", "s")]
     assert attributes == ("High",)
 
 

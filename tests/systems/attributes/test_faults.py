@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -59,12 +60,11 @@ def test_loss_repetition_and_reordering_change_nothing(seed: int, match: str) ->
         for round_ in range(3):
             for _ in range(4):
                 name = f"s{random.randrange(6)}"
-                at = (
-                    world.subscriptions[name][1]
-                    if name in world.subscriptions
-                    else random.choice(world.addresses)
-                )
-                world.subscribe(random_subscription(random, name), at)
+                subscription, at = random_subscription(random, name), random.choice(world.addresses)
+                if name in world.subscriptions:  # the same one, changed
+                    before, at = world.subscriptions[name]
+                    subscription = replace(subscription, subscriber=before.subscriber)
+                world.subscribe(subscription, at)
                 world.run(random.choice([0.0, 0.1]))
             if world.subscriptions and round_ == 2:
                 world.unsubscribe(random.choice(sorted(world.subscriptions)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -82,9 +83,11 @@ class World:
         self.profiles[subscription.id] = Profile.of(subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        _, at = self.subscriptions.pop(subscription_id)
+        subscription, at = self.subscriptions.pop(subscription_id)
         broker = self.brokers[at]
-        self.simulator.call(at, lambda: broker.unsubscribe(subscription_id), ("unsubscribe", subscription_id))
+        self.simulator.call(
+            at, lambda: broker.unsubscribe(subscription.key), ("unsubscribe", subscription_id)
+        )
 
     def publish(self, event: Event, at: Address) -> None:
         """Publish, and note who must get it: whoever is subscribed now."""
@@ -119,7 +122,7 @@ class World:
 
 
 def _fields(delivery: Delivery) -> tuple[str, str, tuple[str, ...]]:
-    return delivery.event, delivery.subscriber, delivery.subscriptions
+    return delivery.event.id, delivery.subscriber, delivery.subscriptions
 
 
 def random_addresses(random: Random, nodes: int, bits: int = 16) -> list[Address]:
@@ -205,9 +208,13 @@ def random_run(world: World, random: Random, steps: int, *, settle_each: bool = 
         if choice < 0.35:
             known = random.random() < 0.3 and sorted(world.subscriptions)
             name = random.choice(known) if known else f"s{step}"
-            at = world.subscriptions[name][1] if known else random.choice(world.addresses)
+            at = random.choice(world.addresses)
+            subscription = random_subscription(random, world.schema, name)
+            if known:  # the same one, changed
+                before, at = world.subscriptions[name]
+                subscription = replace(subscription, subscriber=before.subscriber)
             try:
-                world.subscribe(random_subscription(random, world.schema, name), at)
+                world.subscribe(subscription, at)
             except FilterError:
                 refused += 1
         elif choice < 0.45 and world.subscriptions:

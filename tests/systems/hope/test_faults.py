@@ -74,7 +74,7 @@ def kept_up(
 
 
 def got(deployment: Deployment) -> set[tuple[str, str]]:
-    return {(delivery.event, delivery.subscriber) for _, _, delivery, _ in deployment.deliveries}
+    return {(delivery.event.id, delivery.subscriber) for _, _, delivery, _ in deployment.deliveries}
 
 
 def clients(deployment: Deployment, random: Random, count: int) -> list[Subscription]:
@@ -143,7 +143,7 @@ def heal(kind: type[HopeBroker], name: str, seed: int, **options: Any) -> None:
             during += publish(deployment, random, [f"d{number}"])
         simulator.run(until=scenario.healed + 5)
         for subscription in subscriptions[:5]:
-            deployment.unsubscribe(subscription.id)
+            deployment.unsubscribe(subscription.key)
         simulator.run(until=scenario.healed + HEALING)
         scenario.require_fired(injection)
         after = publish(deployment, random, [f"a{number}" for number in range(20)])
@@ -173,8 +173,8 @@ def test_nodes_fail_at_once_with_probability_a_quarter_and_nothing_is_lost(
     deployment.simulator.run(until=45)
     events = publish(deployment, random, [f"e{number}" for number in range(30)])
     deployment.simulator.run(until=60)
-    where = {name: at for name, (_, at) in deployment.subscriptions.items()}
-    alive = [each for each in subscriptions if where[each.id] not in failed]
+    where = {key: at for key, (_, at) in deployment.subscriptions.items()}
+    alive = [each for each in subscriptions if where[each.key] not in failed]
     wanted = set(expected(alive, events))
     assert len(wanted) > 20
     assert got(deployment) == wanted
@@ -200,7 +200,7 @@ def test_who_was_away_catches_up_with_what_it_missed_and_gets_nothing_twice(kind
     deployment.restart(away)
     deployment.simulator.run(until=80)
     broker = cast(HopeBroker, deployment.members[away])
-    deployment.simulator.call(away, lambda: broker.catch_up("s", since=20))
+    deployment.simulator.call(away, lambda: broker.catch_up(subscription.key, since=20))
     deployment.simulator.run(until=90)
     assert got(deployment) == wanted
     assert len(deployment.deliveries) == len(wanted)

@@ -81,7 +81,7 @@ def delivered(deployment: Deployment) -> dict[tuple[str, str], tuple[str, ...]]:
     """Who got which event; each pair once."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}
     for _, _, delivery, _ in deployment.deliveries:
-        pair = (delivery.event, delivery.subscriber)
+        pair = (delivery.event.id, delivery.subscriber)
         assert pair not in found, f"{pair} delivered twice"
         found[pair] = delivery.subscriptions
     return found

@@ -129,7 +129,7 @@ class Late:
             # What a window has of both spans is of neither.
             got = sorted((one for one in found[output] if one.time >= LATER), key=lambda one: one.order)
             assert got == [one for one in expected[output] if one.time >= LATER], output
-        delivered = Counter(one.event for one in self.world.deliveries())
+        delivered = Counter(one.event.id for one in self.world.deliveries())
         both = expected["first.both"]
         assert set(delivered.values()) == {1}
         assert delivered.keys() <= {one.id for one in both}

@@ -10,7 +10,7 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.flow import Catalogue, Item, QueryBuilder, Source, interpret
-from distributary.model import Delivery, Subscription
+from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Node
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.messages import (
@@ -120,13 +120,13 @@ def test_a_subscription_gets_the_items_of_an_operator_inside_a_query() -> None:
     world.register(catalogue)  # the subscription was there first, and is told of the new stream
     run_through(world, catalogue, trades(60), changes=0.2)
     expected = [
-        item.id
+        Event(item.id, "busy/large", item.attributes)
         for item in interpret(catalogue, trades(60)).streams["busy.large"]
         if item.attributes["symbol"] == "a"
     ]
     assert expected
-    assert sorted(world.deliveries(), key=lambda each: each.event) == [
-        Delivery(id, "ann", ("s1",)) for id in sorted(expected)
+    assert sorted(world.deliveries(), key=lambda each: each.event.id) == [
+        Delivery(event, "ann", ("s1",)) for event in sorted(expected, key=lambda event: event.id)
     ]
 
 

@@ -21,7 +21,7 @@ from distributary.flow import (
     interpret,
 )
 from distributary.flow.language.source import Source
-from distributary.model import Subscription
+from distributary.model import Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
@@ -233,7 +233,7 @@ def test_an_operator_goes_on_until_its_last_reader_leaves() -> None:
     world.run(5)
     assert [name for name, _ in world.operators()] == ["one.large"]
     assert len(world.deliveries()) == len(interpret(catalogue, items).streams["one.large"]) > 0
-    call(world, 3, lambda: world.broker(3).unsubscribe("s1"))
+    call(world, 3, lambda: world.broker(3).unsubscribe(SubscriptionKey("ann", "s1")))
     world.run(5)
     assert confirmed(world) == ["one", "two", "three", "s1"]
     expect_state(world, before)
@@ -345,11 +345,11 @@ def test_what_is_not_there_or_is_another_nodes_cannot_be_withdrawn() -> None:
     world.register(catalogue, {"trades": 1, "busy": 2})
     withdraw(world, "busy", 3)
     withdraw(world, "idle", 2)
-    call(world, 2, lambda: world.broker(2).unsubscribe("s9"))
+    call(world, 2, lambda: world.broker(2).unsubscribe(SubscriptionKey("ann", "s9")))
     world.run(5)
     assert "its client is at node 2" in world.broker(3).refused["busy"]
     assert "no query of this name" in world.broker(2).refused["idle"]
-    assert "no subscription" in world.broker(2).refused["s9"]
+    assert "no subscription" in world.broker(2).refused["s9 of ann"]
     run_through(world, catalogue, trades(20), changes=0)
     expect_equal(world, catalogue, trades(20))
 
@@ -364,12 +364,12 @@ def test_a_subscription_can_be_made_again_under_its_id() -> None:
         if wanted:
             call(world, 3, lambda broker=broker: broker.subscribe(subscription))
         else:
-            call(world, 3, lambda broker=broker: broker.unsubscribe("s1"))
+            call(world, 3, lambda broker=broker: broker.unsubscribe(SubscriptionKey("ann", "s1")))
         world.run(5)
         for item in items[number * 10 : number * 10 + 10]:
             world.feed("trades", item)
         world.run(5)
-    assert [one.event for one in world.deliveries()] == [f"t{at}" for at in (*range(10), *range(20, 30))]
+    assert [one.event.id for one in world.deliveries()] == [f"t{at}" for at in (*range(10), *range(20, 30))]
 
 
 def test_a_source_that_nobody_wants_any_more_is_not_sent() -> None:

@@ -123,9 +123,10 @@ class FaultyWorld:
     def last(self) -> dict[str, float]:
         """The value that each subscriber got last, of those still subscribed."""
         got = {
-            each.delivery.subscriber: self.values[each.delivery.event] for each in self.deployment.deliveries
+            each.delivery.subscriber: self.values[each.delivery.event.id]
+            for each in self.deployment.deliveries
         }
-        return {name: got[name] for name in self.deployment.subscriptions if name in got}
+        return {key.id: got[key.subscriber] for key in self.deployment.subscriptions if key.subscriber in got}
 
     def check_healed(self, *, exact: bool, gap: float = 10.0, values: int = 20) -> None:
         """Everybody is within tolerance after each item's next value, and from then on all is exact."""
@@ -146,14 +147,14 @@ class FaultyWorld:
             if exact:
                 wanted = [
                     name
-                    for name in self.deployment.subscriptions
+                    for _, name in self.deployment.subscriptions
                     if self.items[name] == item and abs(before[name] - value) > self.tolerances[name]
                 ]
                 assert got == sorted(wanted)
 
     def _check_bound(self) -> None:
         last = self.last()
-        for name in self.deployment.subscriptions:
+        for _, name in self.deployment.subscriptions:
             assert name in last, f"{name} never got a value"
             off = abs(last[name] - self.prices[self.items[name]])
             assert off <= self.tolerances[name], f"{name} is {off} off, tolerating {self.tolerances[name]}"

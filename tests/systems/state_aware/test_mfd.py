@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from distributary.errors import FilterError
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
@@ -92,7 +92,7 @@ def test_nobody_is_further_from_the_source_than_tolerated(seed: int) -> None:
         deployment.publish(Event(f"e{step}", ITEM, {"d": value}), at=addresses[0])
         deployment.simulator.run()
         for each in deployment.deliveries[seen:]:
-            last[each.delivery.subscriber] = values[each.delivery.event]
+            last[each.delivery.subscriber] = values[each.delivery.event.id]
         seen = len(deployment.deliveries)
         assert all(abs(last[name] - value) <= tolerances[name] for name in last)
 
@@ -104,13 +104,13 @@ def test_proxies_are_made_replaced_and_removed() -> None:
     subscribe(deployment, "s5", 5, addresses[1])
     subscribe(deployment, "s53", 53, addresses[2])
     assert filters_of(deployment) == [(1, 0), (5, 1), (21, 1), (53, 1)]
-    deployment.unsubscribe("s21")
+    deployment.unsubscribe(SubscriptionKey("s21", "s21"))
     deployment.simulator.run()
     assert filters_of(deployment) == [(1, 0), (5, 1), (53, 1)]
-    deployment.unsubscribe("s5")
+    deployment.unsubscribe(SubscriptionKey("s5", "s5"))
     deployment.simulator.run()
     assert filters_of(deployment) == [(1, 0), (5, 0), (53, 1)]
-    deployment.unsubscribe("s53")
+    deployment.unsubscribe(SubscriptionKey("s53", "s53"))
     deployment.simulator.run()
     assert filters_of(deployment) == []
 
@@ -126,7 +126,7 @@ def test_a_level_without_output_ends_it() -> None:
         deployment.simulator.run(until=deployment.simulator.now + 60)
         levels.append([message.level for message in sent])
     assert levels == [[1, 2, 3], [1], [1, 2], [1, 2, 3], [1, 2, 3]]
-    assert [each.delivery.event for each in deployment.deliveries] == ["e0", "e4"]
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["e0", "e4"]
 
 
 def test_a_filter_that_feeds_nobody_is_no_output() -> None:
@@ -161,7 +161,7 @@ def test_a_new_subscription_gets_the_next_value_whatever_the_levels_below_say() 
     subscribe(deployment, "third", 53, addresses[2])
     deployment.publish(Event("e2", ITEM, {"d": 10}), at=addresses[9])
     deployment.simulator.run()
-    got = sorted((each.delivery.event, each.delivery.subscriber) for each in deployment.deliveries)
+    got = sorted((each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries)
     assert got == [("e1", "first"), ("e2", "second"), ("e2", "third")]
 
 

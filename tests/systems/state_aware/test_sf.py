@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.systems.state_aware.broker import ValueNotice, ValueStamp
 from distributary.systems.state_aware.sf import SFBroker, Value
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
+
+KEY = SubscriptionKey("ann", "s")
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -31,7 +33,7 @@ def test_the_example_of_figure_6() -> None:
     deployment.simulator.run()
     got: dict[str, list[int]] = {"s1": [], "s2": []}
     for each in deployment.deliveries:
-        got[each.delivery.subscriber].append(stream[int(each.delivery.event)])
+        got[each.delivery.subscriber].append(stream[int(each.delivery.event.id)])
     assert got["s1"] == [10, 16, 25, 19, 13]
     assert got["s2"] == [10, 21, 8]
 
@@ -47,7 +49,7 @@ def test_a_late_older_value_is_dropped() -> None:
         )
         broker.ring.multicast_segment(0, CIRCLE.size, value)
         deployment.simulator.call(addresses[0], lambda: None)
-    assert [each.delivery.event for each in deployment.deliveries] == ["2", "3"]
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["2", "3"]
 
 
 def test_a_needless_message_is_no_delivery_and_sets_the_rendezvous_right() -> None:
@@ -57,14 +59,14 @@ def test_a_needless_message_is_no_delivery_and_sets_the_rendezvous_right() -> No
     deployment.simulator.run()
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=other)
     deployment.simulator.run(until=10)
-    (rendezvous,) = [each for each in deployment.members.values() if "s" in each.directory]
-    rendezvous.directory["s"].delivered.clear()
+    (rendezvous,) = [each for each in deployment.members.values() if KEY in each.directory]
+    rendezvous.directory[KEY].delivered.clear()
     deployment.publish(Event("e2", "A/B/C", {"d": 13}), at=other)
     deployment.simulator.run(until=20)
-    assert dict(rendezvous.directory["s"].delivered["A/B/C"].values) == {"d": 10}
+    assert dict(rendezvous.directory[KEY].delivered["A/B/C"].values) == {"d": 10}
     deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=other)
     deployment.simulator.run()
-    assert [each.delivery.event for each in deployment.deliveries] == ["e1", "e3"]
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["e1", "e3"]
 
 
 def test_a_home_that_is_told_of_a_stranger_has_it_forgotten() -> None:
@@ -73,11 +75,11 @@ def test_a_home_that_is_told_of_a_stranger_has_it_forgotten() -> None:
     assert isinstance(home, SFBroker)
     deployment.subscribe(Subscription("s", "ann", topic="A/B/C", change={"d": 5}), at=addresses[1])
     deployment.simulator.run()
-    del home._own["s"]
+    del home._own[KEY]
     deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=addresses[5])
     deployment.simulator.run()
     assert not deployment.deliveries
-    assert not any("s" in each.directory for each in deployment.members.values())
+    assert not any(KEY in each.directory for each in deployment.members.values())
 
 
 def test_one_node_sends_a_value_to_all_homes_by_one_multicast() -> None:
@@ -119,7 +121,7 @@ def test_what_cannot_be_served_is_refused(subscription: Subscription, reason: st
 def test_unsubscribing_what_is_not_there_is_an_error() -> None:
     deployment, addresses = settled_world(SFBroker, 3, seed=1)
     with pytest.raises(UnknownSubscriptionError):
-        deployment.members[addresses[0]].unsubscribe("s")
+        deployment.members[addresses[0]].unsubscribe(KEY)
 
 
 def test_another_subscription_of_the_same_id_replaces_the_first() -> None:
@@ -131,5 +133,5 @@ def test_another_subscription_of_the_same_id_replaces_the_first() -> None:
             addresses[0], lambda subscription=subscription: broker.subscribe(subscription)
         )
         deployment.simulator.run()
-    kept = [each.directory["s"] for each in deployment.members.values() if "s" in each.directory]
+    kept = [each.directory[KEY] for each in deployment.members.values() if KEY in each.directory]
     assert [each.registered.subscription.change for each in kept] == [{"d": 60}]

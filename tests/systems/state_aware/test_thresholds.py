@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching.change.thresholds import ChangeThresholds
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
@@ -44,7 +44,7 @@ def subscribe(deployment: Deployment, name: str, tolerance: float, at: Address) 
 
 
 def messages(deployment: Deployment, name: str) -> int:
-    return deployment.metrics.cost(("publish", name)).messages
+    return deployment.metrics.cost(("publish", EventKey("", name))).messages
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -78,7 +78,9 @@ def test_same_deliveries_as_sf_for_fewer_messages_than_sf_and_mfd() -> None:
             values[step % 5] += random.randint(-8, 8)
             deployment.publish(Event(f"e{step}", item, {"d": values[step % 5]}), at=addresses[step % 5])
         deployment.simulator.run()
-        got[make] = sorted((each.delivery.event, each.delivery.subscriber) for each in deployment.deliveries)
+        got[make] = sorted(
+            (each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries
+        )
         cost[make] = deployment.costs()["publish"].messages
     assert got[ThresholdsBroker] == got[SFBroker]
     assert got[MFDBroker] != got[SFBroker]
@@ -150,7 +152,7 @@ def test_publishers_who_race_leave_nobody_further_off_than_tolerated(seed: int) 
         deployment.simulator.run(until=deployment.simulator.now + 20)
         values[f"e{step}"] = values[f"e{step}.1"] + 1
         publish(deployment, f"e{step}", values[f"e{step}"], addresses[random.choice([0, 1])])
-        last = {each.delivery.subscriber: values[each.delivery.event] for each in deployment.deliveries}
+        last = {each.delivery.subscriber: values[each.delivery.event.id] for each in deployment.deliveries}
         assert all(abs(last[name] - values[f"e{step}"]) <= tolerances[name] for name in tolerances)
 
 
@@ -174,7 +176,7 @@ def test_a_node_that_keeps_nothing_any_longer_is_forgotten() -> None:
     deployment, addresses = settled_world(ThresholdsBroker, 30, seed=1)
     subscribe(deployment, "ann", 60, addresses[3])
     publish(deployment, "e1", 100, addresses[9])
-    deployment.unsubscribe("ann")
+    deployment.unsubscribe(SubscriptionKey("ann", "ann"))
     for number in (2, 3, 4):
         publish(deployment, f"e{number}", 200 * number, addresses[9])
     (guarded,) = [broker._guarded[ITEM] for broker in deployment.members.values() if ITEM in broker._guarded]
@@ -213,7 +215,7 @@ def test_a_directory_takes_what_the_threshold_index_takes(
         wanted = index.match(event)
         assert not (wanted and quiet is not None and is_quiet(quiet, event))
         fired = directory.fire(event, ValueStamp(float(number), 0, 0))
-        assert sorted(int(each.name) for each in fired) == wanted
+        assert sorted(int(each.name.id) for each in fired) == wanted
 
 
 @given(st.integers(-50, 50), st.integers(0, 30), st.integers(-100, 100))

@@ -107,16 +107,18 @@ def run_against_oracle(
             deployment.subscribe(subscription, at=homes[subscription.subscriber])
             matcher.add(subscription)
         elif choice < 0.32 and deployment.subscriptions:
-            name = random.choice(sorted(deployment.subscriptions))
-            deployment.unsubscribe(name)
-            matcher.remove(name)
+            key = random.choice(sorted(deployment.subscriptions))
+            deployment.unsubscribe(key)
+            matcher.remove(key.id)
         else:
             event = walks.event()
             publishers = [addresses[0], addresses[1]]
             deployment.publish(event, at=random.choice(publishers))
-            wanted = {deployment.subscriptions[name][0].subscriber for name in matcher.match(event)}
+            wanted = {matcher.subscriber(name) for name in matcher.match(event)}
             deployment.simulator.run(until=deployment.simulator.now + gap)
-            got = [(each.delivery.event, each.delivery.subscriber) for each in deployment.deliveries[here:]]
+            got = [
+                (each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries[here:]
+            ]
             assert sorted(got) == sorted((event.id, subscriber) for subscriber in wanted), f"seed {seed}"
         deployment.simulator.run(until=deployment.simulator.now + gap)
 
@@ -125,7 +127,7 @@ def delivered(deployment: Deployment, names: Iterable[str]) -> list[tuple[str, s
     """The events and subscribers of all deliveries to these subscribers."""
     wanted = set(names)
     return [
-        (each.delivery.event, each.delivery.subscriber)
+        (each.delivery.event.id, each.delivery.subscriber)
         for each in deployment.deliveries
         if each.delivery.subscriber in wanted
     ]

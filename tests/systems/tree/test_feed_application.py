@@ -86,7 +86,7 @@ class World:
 
     def got(self) -> Counter[tuple[str, Address, str]]:
         return Counter(
-            (delivery.event, address, delivery.subscriber)
+            (delivery.event.id, address, delivery.subscriber)
             for _, address, delivery, _ in self.deployment.deliveries
         )
 
@@ -149,7 +149,7 @@ def require_versions_in_order(world: World) -> None:
     """Nobody is told the old version of an item after the new one, and some are told both."""
     told: dict[tuple[Address, str, object], int] = {}
     for _, address, delivery, _ in world.deployment.deliveries:
-        event = world.served[delivery.event]
+        event = world.served[delivery.event.id]
         who = (address, delivery.subscriber, event.attributes["item"])
         assert "Corrected" in (event.document or "") or who not in told
         told[who] = told.get(who, 0) + 1

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from distributary.errors import DistributaryError, FilterError, UnknownSubscriptionError
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.tree.topology import unsettled
 from systems.tree.worlds import World
 
@@ -82,8 +82,8 @@ def test_an_event_costs_the_way_to_the_root_and_an_edge_for_each_child_that_must
     world.deployment.publish(Event("wanted", "A/B"), at=20)
     world.deployment.publish(Event("not wanted", "B"), at=20)
     world.simulator.run()
-    assert world.deployment.metrics.cost(("publish", "wanted")).messages == 1 + len(edges)
-    assert world.deployment.metrics.cost(("publish", "not wanted")).messages == 1
+    assert world.deployment.metrics.cost(("publish", EventKey("", "wanted"))).messages == 1 + len(edges)
+    assert world.deployment.metrics.cost(("publish", EventKey("", "not wanted"))).messages == 1
 
 
 def test_a_covered_profile_goes_no_further_than_to_who_asked_for_more_already() -> None:
@@ -94,9 +94,11 @@ def test_a_covered_profile_goes_no_further_than_to_who_asked_for_more_already() 
     world.deployment.subscribe(Subscription("narrow", "bob", topic="A/B"), at=deep.address)
     world.simulator.run()
     costs = world.deployment.metrics.cost
-    assert costs(("subscribe", "wide")).messages == 2 * len(ways_up(world, deep.address))
-    assert costs(("subscribe", "narrow")).messages == 0
-    world.deployment.unsubscribe("wide")
+    assert costs(("subscribe", SubscriptionKey("ann", "wide"))).messages == 2 * len(
+        ways_up(world, deep.address)
+    )
+    assert costs(("subscribe", SubscriptionKey("bob", "narrow"))).messages == 0
+    world.deployment.unsubscribe(SubscriptionKey("ann", "wide"))
     world.simulator.run()
     assert [
         tree.upstream.interest.forms for tree in world.trees() if tree.address in ways_up(world, deep.address)
@@ -173,7 +175,7 @@ def test_what_was_forgotten_everywhere_is_told() -> None:
     world.simulator.resume(3)
     world.run(30)
     assert world.broker(3).tree.log.missing > 0
-    assert world.deployment.deliveries[-1].delivery.event == "e19"
+    assert world.deployment.deliveries[-1].delivery.event.id == "e19"
 
 
 def test_the_root_comes_back_without_its_state_and_the_tree_with_it() -> None:
@@ -197,7 +199,7 @@ def test_the_root_comes_back_without_its_state_and_the_tree_with_it() -> None:
 def test_unknown_subscriptions_cannot_be_given_up_and_unreadable_ones_not_made() -> None:
     world = World(3, 1)
     with pytest.raises(UnknownSubscriptionError):
-        world.broker(2).unsubscribe("nothing")
+        world.broker(2).unsubscribe(SubscriptionKey("ann", "nothing"))
     with pytest.raises(FilterError):
         world.deployment.subscribe(Subscription("s", "ann", where="a >"), at=2)
     assert world.broker(2).tree.upstream.interest.forms == ()

@@ -105,7 +105,7 @@ class World:
     def got(self) -> dict[str, Counter[tuple[Address, str]]]:
         found: dict[str, Counter[tuple[Address, str]]] = {event: Counter() for event in self.expected}
         for _, address, delivery, _ in self.deployment.deliveries:
-            found[delivery.event][address, delivery.subscriber] += 1
+            found[delivery.event.id][address, delivery.subscriber] += 1
         return found
 
 

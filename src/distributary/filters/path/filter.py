@@ -8,6 +8,7 @@ template, which others that differ in literals alone may share, and the values t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -102,7 +103,7 @@ class PathFilter(Filter):
 
     def matches(self, event: Event) -> bool:
         """Whether some branch selects a node of the document; `DocumentError` when that cannot be read."""
-        return event.document is not None and selects(self, parse_document(event.document))
+        return event.document is not None and selects(self, _latest_document(event.document))
 
     def covers(self, other: Self) -> bool:
         """Certain when each branch of the other is covered by one of this filter; see `cover`."""
@@ -140,3 +141,9 @@ def _generalisations(
 ) -> Iterator[tuple[LocationPath, LocationPath, LocationPath]]:
     """What each two neighbours in the order of their texts have in common, and the two."""
     return ((generalise(one, two), one, two) for one, two in pairwise(sorted(branches, key=path_text)))
+
+
+@lru_cache(maxsize=1)
+def _latest_document(text: str) -> Document:
+    """A document as it was read last: many filters are asked about one event before the next comes."""
+    return parse_document(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributary.model import Event
+from distributary.model import Event, EventKey
 from distributary.overlay.node import Address
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest
@@ -120,7 +120,7 @@ class RootHandover(NamedTuple):
     position: int
     events: tuple[NumberedEvent, ...]
     known: tuple[RegistryEntry, ...]
-    ids: tuple[str, ...]
+    published: tuple[EventKey, ...]
 
 
 # About the root.

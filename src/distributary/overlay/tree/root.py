@@ -2,7 +2,7 @@
 
 Rules:
 
-- An event is numbered once: its id is remembered.
+- An event is numbered once: its key is remembered.
 - Only requests of the root's own term are answered; who knows another term is told of this one.
 - A root that leaves makes a child the root (`RootHandover`) and tells it everything: numbers go on.
 - A root that hears of a later term is an ordinary node from then on.
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
+from distributary.model import EventKey
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.events import LowerParts
@@ -42,7 +43,7 @@ class RootRole:
         """Called, at the root, with every node that has changed its parent."""
         self._silent: set[Address] = set()
         """At the root: children that fell silent, who may have found another root."""
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._published: OrderedDict[EventKey, None] = OrderedDict()
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
 
@@ -93,11 +94,11 @@ class RootRole:
             self._root.forward(message)
             return
         event = message.event
-        if event.id in self._ids:
+        if event.key in self._published:
             return
-        self._ids[event.id] = None
-        if len(self._ids) > self._settings.remembered:
-            self._ids.popitem(last=False)
+        self._published[event.key] = None
+        if len(self._published) > self._settings.remembered:
+            self._published.popitem(last=False)
         self._events.take(self._log.position + 1, event)
 
     def request_parent(self, message: messages.ParentRequest, sender: Address) -> None:
@@ -150,7 +151,7 @@ class RootRole:
         if root.registry is None or root.term is None or successor is None:
             return
         later = root.term = messages.RootTerm(root.term.epoch, root.term.number + 1, successor)
-        state = (log.position, log.all_after(0), root.registry.known, tuple(self._ids))
+        state = (log.position, log.all_after(0), root.registry.known, tuple(self._published))
         self._post(successor, messages.RootHandover(later, *state))
         root.registry = None
         self._children.announce(later)
@@ -173,7 +174,7 @@ class RootRole:
         for number, event in message.events:
             (log.take if number <= position else self._events.take)(number, event)
         log.skip_to(max(message.position, position))
-        self._ids = OrderedDict.fromkeys(message.ids)
+        self._published = OrderedDict.fromkeys(message.published)
         self._act_as_root(message.known)
 
     # Replacing a root that has failed.

@@ -21,7 +21,7 @@ from itertools import islice
 from random import Random
 
 from distributary.errors import DistributaryError, FilterError
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
 from distributary.sim.metrics import Traffic
@@ -143,8 +143,8 @@ class _Run(TrialRun):
         self.oracle = Oracle()
         self.refused = 0
         self.checked = 0
-        self.clients: dict[str, ClientSubscription] = {}
-        self._amid_faults: dict[str, Event] = {}
+        self.clients: dict[SubscriptionKey, ClientSubscription] = {}
+        self._amid_faults: dict[EventKey, Event] = {}
         self._sources: dict[str | None, Address] = {}
         self.problems: list[str] = []
 
@@ -203,8 +203,8 @@ class _Run(TrialRun):
             world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
         self.run_to(begin, end)
         self.clients = {  # they do not change any more
-            name: ClientSubscription(subscription, at, self.deployment.subscribed_since(name))
-            for name, (subscription, at) in self.deployment.subscriptions.items()
+            key: ClientSubscription(subscription, at, self.deployment.subscribed_since(key))
+            for key, (subscription, at) in self.deployment.subscriptions.items()
         }
         self._note(self._amid_faults, 0)
         for event in self.events:
@@ -228,7 +228,7 @@ class _Run(TrialRun):
 
     def _publish_somewhere(self) -> None:
         for event in islice(self.events, 1):
-            self._amid_faults[event.id] = event
+            self._amid_faults[event.key] = event
             self.deployment.publish(event, at=self._source(event))
 
     def _source(self, event: Event) -> Address:
@@ -252,30 +252,32 @@ class _Run(TrialRun):
         got = [
             ((received.address, received.delivery.subscriber), received.delivery.subscriptions)
             for received in self.deployment.deliveries[first:]
-            if received.delivery.event == event.id
+            if received.delivery.event.key == event.key
         ]
-        self._note({event.id: event}, first)
+        self._note({event.key: event}, first)
         self.checked += 1
         if self.system.promise == "once":
             if len(got) != 1:
-                self.problems.append(f"event {event.id} was delivered {len(got)} times")
+                self.problems.append(f"event {event.key} was delivered {len(got)} times")
             return
         if self.system.promise == "exact":
             missing = [who for who in wanted if who not in dict(got)]
-            self.problems += [f"event {event.id} did not reach {who} at node {at}" for at, who in missing]
+            self.problems += [f"event {event.key} did not reach {who} at node {at}" for at, who in missing]
         else:  # what matches when tolerances are ignored may be delivered
             wanted = Oracle().wanted(event, self.clients.values())
         for (at, who), names in got:
             if not set(names) <= set(wanted.get((at, who), ())):
-                self.problems.append(f"event {event.id} reached {who} at node {at} unasked, for {names}")
+                self.problems.append(f"event {event.key} reached {who} at node {at} unasked, for {names}")
         if len(dict(got)) < len(got):
-            self.problems.append(f"event {event.id} reached somebody twice")
+            self.problems.append(f"event {event.key} reached somebody twice")
 
-    def _note(self, events: Mapping[str, Event], first: int) -> None:
+    def _note(self, events: Mapping[EventKey, Event], first: int) -> None:
         """Tell the oracle of the deliveries of these events, from delivery number `first` on."""
         clients = self.clients
         for received in self.deployment.deliveries[first:]:
-            event = events.get(received.delivery.event)
+            delivery = received.delivery
+            event = events.get(delivery.event.key)
             if event is not None:
-                names = received.delivery.subscriptions
-                self.oracle.note(event, [clients[one] for one in names if one in clients], received.time)
+                self.oracle.note(
+                    event, [clients[key] for key in delivery.keys if key in clients], received.time
+                )

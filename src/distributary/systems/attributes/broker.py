@@ -26,7 +26,7 @@ from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription, bare_topic
+from distributary.model import Event, Subscription, SubscriptionKey, bare_topic
 from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.placement import FIRST, ArcPlacement, PlacementFactory
@@ -58,8 +58,9 @@ class AttributeBroker(RendezvousBroker):
     >>> broker = AttributeBroker(Ring(Node(3), Circle(8)), schema)
     >>> broker.node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
     []
-    >>> broker.node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
-    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    >>> [given] = broker.node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
+    >>> given.item.event.id, given.item.subscriber, given.item.subscriptions
+    ('e1', 'ann', ('s1',))
     """
 
     notice = EventOffer
@@ -93,7 +94,7 @@ class AttributeBroker(RendezvousBroker):
             overlap=overlap,
             window=window,
         )
-        self._parts: dict[str, list[tuple[int, SubscriptionPart, tuple[str, ...]]]] = {}
+        self._parts: dict[SubscriptionKey, list[tuple[int, SubscriptionPart, tuple[str, ...]]]] = {}
         """For each subscription: the number, the part, and the attributes it is filed under."""
         self._numbers: set[int] = set()
         self._next_number = 0
@@ -109,32 +110,32 @@ class AttributeBroker(RendezvousBroker):
     # For clients.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Add a subscription, or replace the one with its id, sending only the difference.
+        """Add a subscription, or replace the one with its key, sending only the difference.
 
         FilterError when it has no condition on an attribute of a schema without `everything`, or asks for far
         too many values.
         """
         parts = parts_of(parse_filters(subscription), self.schema)
-        known = self._parts.get(subscription.id, [])
+        known = self._parts.get(subscription.key, [])
         numbers = [number for number, _, _ in known][: len(parts)]
         numbers += self._take_numbers(len(parts) - len(numbers))
         planned = [
             (number, part, self._attributes_for(part)) for number, part in zip(numbers, parts, strict=True)
         ]
         try:
-            self.filing.file(subscription.id, self._entries_of(planned))
+            self.filing.file(subscription.key, self._entries_of(planned))
         except FilterError:
             self._numbers -= set(numbers) - {number for number, _, _ in known}
             raise
         self.home.add(subscription)
         self._numbers -= {number for number, _, _ in known} - set(numbers)
-        self._parts[subscription.id] = planned
+        self._parts[subscription.key] = planned
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        self.home.remove(subscription_id)
-        self.filing.forget(subscription_id)
-        self._numbers -= {number for number, _, _ in self._parts.pop(subscription_id)}
+        self.home.remove(key)
+        self.filing.forget(key)
+        self._numbers -= {number for number, _, _ in self._parts.pop(key)}
 
     def publish(self, event: Event) -> None:
         """Look the event up at its values, and have it delivered to every matching subscription."""
@@ -145,7 +146,7 @@ class AttributeBroker(RendezvousBroker):
                 topic = None if event.topic is None else bare_topic(event.topic)
                 value = topic if name == TOPIC else EVERYTHING
             for spot in self.schema[name].spots(value):
-                lookups.append(self._matcher.lookup(name, spot, event.id))
+                lookups.append(self._matcher.lookup(name, spot, event.key))
                 if isinstance(spot, int):
                     self.placements.note_lookup(name, spot)
         self._matcher.publish(event, lookups)
@@ -216,9 +217,9 @@ class AttributeBroker(RendezvousBroker):
 
     def _file_again(self, attribute: str) -> None:
         """File the subscriptions by the placements of an attribute, which have changed."""
-        for subscription_id, planned in self._parts.items():
+        for key, planned in self._parts.items():
             if any(attribute in attributes for _, _, attributes in planned):
-                self.filing.file(subscription_id, self._entries_of(planned))
+                self.filing.file(key, self._entries_of(planned))
 
     def _on_store(self, name: EntryName, home: Address) -> None:
         """Tell a home that stored an entry by a retired placement the newest one."""

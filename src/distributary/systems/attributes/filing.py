@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from distributary.errors import FilterError
+from distributary.model import SubscriptionKey
 from distributary.overlay.ring.placement import AttributePlacement, Spread, point_key
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.attributes.messages import EntryChange, EntryDrop, EntryName, EntryStore, ListEntry
@@ -84,44 +85,44 @@ class Filing:
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
-        self._filed: dict[str, Filed] = {}
-        self._entries: dict[str, dict[EntryName, tuple[FiledEntry, int]]] = {}
+        self._filed: dict[SubscriptionKey, Filed] = {}
+        self._entries: dict[SubscriptionKey, dict[EntryName, tuple[FiledEntry, int]]] = {}
         """For each subscription, its entries, each with the serial number of its last change."""
         self._serial = 0
 
-    def file(self, subscription_id: str, entries: Iterable[FiledEntry]) -> None:
+    def file(self, key: SubscriptionKey, entries: Iterable[FiledEntry]) -> None:
         """Store these entries of a subscription and remove its others; FilterError when they are too many.
 
         Nothing is changed when an error is raised.
         """
         entries = list(entries)
         should = {place: share for entry in entries for place, share in shares_of(entry, self.ring).items()}
-        filed = self._filed.get(subscription_id, {})
-        known = self._entries.get(subscription_id, {})
+        filed = self._filed.get(key, {})
+        known = self._entries.get(key, {})
         self._serial = max(self._serial + 1, int(self.ring.node.now * 1000))
         removed = _keys_by_name(place for place in filed if place not in should)
         changed = _keys_by_name(place for place, share in should.items() if filed.get(place) != share)
-        self._filed[subscription_id] = should
-        self._entries[subscription_id] = {
+        self._filed[key] = should
+        self._entries[key] = {
             entry.name: (entry, self._serial if entry.name in changed else known[entry.name][1])
             for entry in entries
             if entry.name in changed or entry.name in known
         }
         for name, keys in changed.items():
-            self._store(self._entries[subscription_id][name], keys, should)
+            self._store(self._entries[key][name], keys, should)
         for name, keys in removed.items():
             self._send(known[name][0].placement, keys, filed, EntryDrop(name, self._serial))
 
-    def forget(self, subscription_id: str) -> None:
+    def forget(self, key: SubscriptionKey) -> None:
         """Remove everything of a subscription from the ring."""
-        self.file(subscription_id, ())
-        del self._filed[subscription_id], self._entries[subscription_id]
+        self.file(key, ())
+        del self._filed[key], self._entries[key]
 
     def refresh(self) -> None:
         """Store everything again."""
-        for subscription_id, filed in self._filed.items():
+        for key, filed in self._filed.items():
             for name, keys in _keys_by_name(filed).items():
-                self._store(self._entries[subscription_id][name], keys, filed)
+                self._store(self._entries[key][name], keys, filed)
 
     def _store(self, filed_entry: tuple[FiledEntry, int], keys: list[int], filed: Filed) -> None:
         entry, serial = filed_entry

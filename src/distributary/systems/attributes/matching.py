@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from zlib import crc32
 
-from distributary.model import Event
+from distributary.model import Event, EventKey
 from distributary.overlay.node import Address, SendMessage
 from distributary.overlay.ring.placement import FIRST, point_key
 from distributary.overlay.ring.ring import Arrival, Ring
@@ -59,17 +59,17 @@ class EventMatcher(ABC):
     def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:
         """Find the homes that may want an event in the lists of these values, and send it to them."""
 
-    def lookup(self, attribute: str, spot: Spot, event_id: str) -> ValueLookup:
+    def lookup(self, attribute: str, spot: Spot, event: EventKey) -> ValueLookup:
         """The lookup of one value of an event by the placement in use now."""
         if isinstance(spot, str):
             return ValueLookup(point_key(self.ring.circle, attribute, spot), attribute, spot, FIRST)
         placement = self.placements.current(attribute)
-        key = placement.key(spot, crc32(event_id.encode()))
+        key = placement.key(spot, crc32(event.id.encode()))
         return ValueLookup(key, attribute, spot, placement.version)
 
-    def repeat(self, lookup: ValueLookup, event_id: str) -> ValueLookup:
+    def repeat(self, lookup: ValueLookup, event: EventKey) -> ValueLookup:
         """The same lookup by the placement in use now."""
-        return self.lookup(lookup.attribute, lookup.spot, event_id)
+        return self.lookup(lookup.attribute, lookup.spot, event)
 
     def is_retired(self, lookup: ValueLookup, origin: Address) -> bool:
         """Whether a lookup uses a retired placement; its publisher is then told the newest one."""
@@ -99,7 +99,7 @@ class CountingMatcher(EventMatcher):
     """After so many requests, an event is decided with the lists that have come."""
 
     def __post_init__(self) -> None:
-        self._tallies: dict[str, _Tally] = {}
+        self._tallies: dict[EventKey, _Tally] = {}
         self.ring.listen(ListRequest, self._answer)
         self.ring.node.handle(ListReply, self._collect)
         self.ring.node.at_alarm("attributes lists", self._request_again)
@@ -108,27 +108,27 @@ class CountingMatcher(EventMatcher):
     def publish(self, event: Event, lookups: Iterable[ValueLookup]) -> None:
         missing = {(lookup.attribute, lookup.spot): lookup for lookup in lookups}
         if missing:
-            self._tallies[event.id] = _Tally(event, dict(missing))
-            self._request(event.id, missing.values())
+            self._tallies[event.key] = _Tally(event, dict(missing))
+            self._request(event.key, missing.values())
 
-    def _request(self, event_id: str, lookups: Iterable[ValueLookup]) -> None:
+    def _request(self, event: EventKey, lookups: Iterable[ValueLookup]) -> None:
         if self.retry is not None:
-            self.ring.node.wake_after(self.retry, "attributes lists", event_id)
+            self.ring.node.wake_after(self.retry, "attributes lists", event)
         for lookup in lookups:
-            self.ring.route(lookup.key, ListRequest(event_id, lookup, self.ring.identifier))
+            self.ring.route(lookup.key, ListRequest(event, lookup, self.ring.identifier))
 
     def _answer(self, message: ListRequest, arrival: Arrival) -> None:
-        event_id, lookup, publisher = message
+        event, lookup, publisher = message
         if self.is_retired(lookup, publisher):
-            newer = self.repeat(lookup, event_id)
+            newer = self.repeat(lookup, event)
             self.ring.route(newer.key, message._replace(lookup=newer))
             return
         parts = tuple(sorted({name.part for name, _ in self.rendezvous.find(lookup)}))
-        reply = ListReply(event_id, lookup.attribute, lookup.spot, parts)
+        reply = ListReply(event, lookup.attribute, lookup.spot, parts)
         self.send(publisher, reply)
 
     def _collect(self, message: ListReply, sender: Address) -> None:
-        tally = self._tallies.get(message.event_id)
+        tally = self._tallies.get(message.event)
         if tally is None or tally.missing.pop((message.attribute, message.spot), None) is None:
             return
         for part in message.parts:
@@ -137,7 +137,7 @@ class CountingMatcher(EventMatcher):
             self._decide(tally)
 
     def _decide(self, tally: _Tally) -> None:
-        del self._tallies[tally.event.id]
+        del self._tallies[tally.event.key]
         unknown = {attribute for attribute, _ in tally.missing}
         homes = set()
         for part, attributes in tally.lists.items():
@@ -146,21 +146,21 @@ class CountingMatcher(EventMatcher):
                 homes.add(identifier.node)
         self.home.notify(sorted(homes), tally.event)
 
-    def _request_again(self, event_id: str) -> None:
-        tally = self._tallies.get(event_id)
+    def _request_again(self, event: EventKey) -> None:
+        tally = self._tallies.get(event)
         if tally is None:
             return
         if tally.requests == self.MOST_REQUESTS:
             self._decide(tally)
             return
         tally.requests += 1
-        self._request(event_id, [self.repeat(lookup, event_id) for lookup in tally.missing.values()])
+        self._request(event, [self.repeat(lookup, event) for lookup in tally.missing.values()])
 
     def _begin(self) -> None:
         """Set the alarms again after a restart with state, which loses them."""
         if self.retry is not None:
-            for event_id in self._tallies:
-                self.ring.node.wake_after(self.retry, "attributes lists", event_id)
+            for event in self._tallies:
+                self.ring.node.wake_after(self.retry, "attributes lists", event)
 
 
 @dataclass(eq=False)
@@ -182,7 +182,7 @@ class NarrowestMatcher(EventMatcher):
             if lookup.key not in arrival.keys:
                 continue
             if self.is_retired(lookup, arrival.origin):
-                retired.append(self.repeat(lookup, event.id))
+                retired.append(self.repeat(lookup, event.key))
                 continue
             for name, entry in self.rendezvous.find(lookup):
                 if entry.wanted is None or entry.wanted.admits(event):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributary.model import Event
+from distributary.model import Event, EventKey
 from distributary.overlay.node import Address
 from distributary.overlay.ring.placement import ArcPlacement, Version
 from distributary.systems.attributes.parts import PartCondition
@@ -64,7 +64,7 @@ class ValueLookup(NamedTuple):
 class ListRequest(NamedTuple):
     """Send the publisher the parts in the list of this value."""
 
-    event_id: str
+    event: EventKey
     lookup: ValueLookup
     publisher: Address
 
@@ -72,7 +72,7 @@ class ListRequest(NamedTuple):
 class ListReply(NamedTuple):
     """The packed ids of the parts in the list of one value."""
 
-    event_id: str
+    event: EventKey
     attribute: str
     spot: Spot
     parts: tuple[int, ...]

@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 from zlib import crc32
 
 from distributary.errors import DistributaryError
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above
 from distributary.overlay.node import Address, Message
 from distributary.overlay.periodic import set_periodic_alarm, staggered
@@ -143,7 +143,7 @@ class HopeBroker(RendezvousBroker):
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
         self.history = history
-        self._addresses: dict[str, list[StructuralAddress]] = {}
+        self._addresses: dict[SubscriptionKey, list[StructuralAddress]] = {}
         """The addresses of the subscriptions here, in the cubes of each dimension."""
         self._renewed_at: dict[tuple[int, RegistrationName], float] = {}
         """When each registration hosted here was last made or renewed."""
@@ -166,19 +166,19 @@ class HopeBroker(RendezvousBroker):
     def subscribe(self, subscription: Subscription) -> None:
         """Register a client's subscription, with any filters; it is cheap only with a path."""
         self.home.add(subscription)
-        filters = self.home.filters(subscription.id)
+        filters = self.home.filters(subscription.key)
         addresses = [addressing.of_filters(filters) for addressing in self._addressings]
-        known = self._addresses.get(subscription.id)
+        known = self._addresses.get(subscription.key)
         if known is not None and known != addresses:
-            self._withdraw_from(subscription.id, self.agreement.settled.registering)
-        self._addresses[subscription.id] = addresses
-        self._register_in(subscription.id, self.agreement.settled.registering)
+            self._withdraw_from(subscription.key, self.agreement.settled.registering)
+        self._addresses[subscription.key] = addresses
+        self._register_in(subscription.key, self.agreement.settled.registering)
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        self.home.remove(subscription_id)
-        self._withdraw_from(subscription_id, self.agreement.settled.registering)
-        del self._addresses[subscription_id]
+        self.home.remove(key)
+        self._withdraw_from(key, self.agreement.settled.registering)
+        del self._addresses[key]
 
     def publish(self, event: Event) -> None:
         """Have an event delivered; DocumentError when its document cannot be parsed."""
@@ -187,19 +187,19 @@ class HopeBroker(RendezvousBroker):
         facet = crc32(event.id.encode()) % self.cubes.facets
         self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), XmlPublication(event, filter))
 
-    def catch_up(self, subscription_id: str, since: float = 0.0) -> None:
+    def catch_up(self, key: SubscriptionKey, since: float = 0.0) -> None:
         """Have the stored events since a time delivered, except those that the subscriber has already.
 
         DistributaryError for a subscription with a tolerance, which depends on the order of events.
         """
-        if "change" in self.home.filters(subscription_id):
+        if "change" in self.home.filters(key):
             raise DistributaryError(
-                f"subscription {subscription_id!r} has a tolerance, which depends on the order of events; "
+                f"subscription {key} has a tolerance, which depends on the order of events; "
                 "that of remembered ones is not known; catch up with a subscription without one"
             )
-        filter = self._addresses[subscription_id][0].filter
-        recall = EventRecall(subscription_id, self.node.address, filter, since)
-        self._send_up(subscription_id, self.agreement.settled.registering, recall)
+        filter = self._addresses[key][0].filter
+        recall = EventRecall(key, self.node.address, filter, since)
+        self._send_up(key, self.agreement.settled.registering, recall)
 
     # At the vertices hosted here.
 
@@ -306,7 +306,7 @@ class HopeBroker(RendezvousBroker):
         """Store an event for later requests, dropping the oldest beyond the limit."""
         if not self.history:
             return
-        name = EventName(message.event.id)
+        name = EventName(message.event.key)
         contents = self.replication.contents(position).items()
         past = {known: entry.time for known, entry in contents if isinstance(known, EventName)}
         if name in past:
@@ -327,7 +327,7 @@ class HopeBroker(RendezvousBroker):
         for start in arrival.keys:
             self._spread(start, message, visit)
         if found:
-            found.sort(key=lambda entry: (entry.time, entry.event.id))
+            found.sort(key=lambda entry: (entry.time, entry.event.key))
             answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
             self.tell(message.home, answer)
 
@@ -346,16 +346,16 @@ class HopeBroker(RendezvousBroker):
 
     # Upkeep.
 
-    def _register_in(self, subscription_id: str, ranks: Iterable[int]) -> None:
-        filter = self._addresses[subscription_id][0].filter
-        self._send_up(subscription_id, ranks, FilterRegistration(subscription_id, self.node.address, filter))
+    def _register_in(self, key: SubscriptionKey, ranks: Iterable[int]) -> None:
+        filter = self._addresses[key][0].filter
+        self._send_up(key, ranks, FilterRegistration(key, self.node.address, filter))
 
-    def _withdraw_from(self, subscription_id: str, ranks: Iterable[int]) -> None:
-        self._send_up(subscription_id, ranks, FilterWithdrawal(subscription_id, self.node.address))
+    def _withdraw_from(self, key: SubscriptionKey, ranks: Iterable[int]) -> None:
+        self._send_up(key, ranks, FilterWithdrawal(key, self.node.address))
 
-    def _send_up(self, subscription_id: str, ranks: Iterable[int], message: Message) -> None:
+    def _send_up(self, key: SubscriptionKey, ranks: Iterable[int], message: Message) -> None:
         """Send a message to the vertices of a subscription's keys, in all facets of some cubes."""
-        addresses = self._addresses[subscription_id]
+        addresses = self._addresses[key]
         self.ring.multicast(
             [
                 self.cubes.position(CubeVertex(addresses[rank].key, facet, rank))

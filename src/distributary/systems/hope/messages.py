@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributary.model import Event
+from distributary.model import Event, EventKey, SubscriptionKey
 from distributary.overlay.hypercube import Key
 from distributary.overlay.node import Address, Message
 
@@ -12,7 +12,7 @@ from distributary.overlay.node import Address, Message
 class FilterRegistration(NamedTuple):
     """To the vertex of a subscription's key: send events that cover this filter to the home."""
 
-    subscription: str
+    subscription: SubscriptionKey
     home: Address
     filter: int
 
@@ -20,7 +20,7 @@ class FilterRegistration(NamedTuple):
 class FilterWithdrawal(NamedTuple):
     """To the same vertex: remove the registration."""
 
-    subscription: str
+    subscription: SubscriptionKey
     home: Address
 
 
@@ -91,7 +91,7 @@ class AdvertRequest(NamedTuple):
 class EventRecall(NamedTuple):
     """From the vertex of a subscription upwards: send the stored events that cover the filter home."""
 
-    subscription: str
+    subscription: SubscriptionKey
     home: Address
     filter: int
     since: float
@@ -101,14 +101,14 @@ class EventRecall(NamedTuple):
 class EventRecallReply(NamedTuple):
     """To a home: stored events that may match a subscription."""
 
-    subscription: str
+    subscription: SubscriptionKey
     events: tuple[Event, ...]
 
 
 class RegistrationName(NamedTuple):
     """Names a registration among the contents of a vertex; the entry is its filter."""
 
-    subscription: str
+    subscription: SubscriptionKey
     home: Address
 
 
@@ -122,7 +122,7 @@ class NeighbourFilterName(NamedTuple):
 class EventName(NamedTuple):
     """Names a stored event; the entry is a `StoredEvent`."""
 
-    event: str
+    event: EventKey
 
 
 class StoredEvent(NamedTuple):

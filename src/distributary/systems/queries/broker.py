@@ -21,8 +21,9 @@ from functools import partial
 
 from distributary.errors import DistributaryError
 from distributary.flow import Item, Query, Source, SourceIntake
+from distributary.flow.catalogue import published_item, published_topic
 from distributary.flow.incremental.running import END
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries import messages, settings
 from distributary.systems.queries.checkpoints import CheckpointManager
@@ -52,6 +53,8 @@ class Withdrawal:
 
     name: str
     """Of the query, or the subscription's id."""
+    subscriber: str | None = None
+    """Whose subscription it was."""
 
 
 class FlowBroker:
@@ -93,7 +96,7 @@ class FlowBroker:
         """Of the sources whose proxy this is, since it was last sent."""
         self._source_counts: list[TrafficCounts] = []
         """What proxies have counted of sources whose root broker this is."""
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[SubscriptionKey, Subscription] = {}
         # The parts, each made after those that it works with.
         self.registry_link: RegistryLink
         if checkpoints is not None:
@@ -163,12 +166,12 @@ class FlowBroker:
         """Have items of operators' streams delivered whose topic, `query/operator`, and attributes match."""
         if subscription.path is not None or subscription.change is not None:
             raise DistributaryError("a subscription to streams of queries takes topic and where only")
-        self._subscriptions[subscription.id] = subscription
+        self._subscriptions[subscription.key] = subscription
         self.registry_link.send(messages.RegisterSubscription(subscription))
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Withdraw a subscription of this node; after its `Withdrawal` is delivered no more items are."""
-        self.registry_link.send(messages.UnregisterSubscription(subscription_id))
+        self.registry_link.send(messages.UnregisterSubscription(key))
 
     # What clients call: changes of operators
 
@@ -248,12 +251,14 @@ class FlowBroker:
         subscription = self._subscriptions[message.subscription]
         self.router.learn(message.locations)
 
-        def sink(item: Item) -> None:
-            self.node.deliver(Delivery(item.id, subscription.subscriber, (subscription.id,)))
+        def sink(topic: str, item: Item) -> None:
+            event = published_item(item, topic)
+            self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))
 
         for name, stream in message.streams:
             cursor = InputCursor(stream, Selection(where=subscription.where))
-            self.engine.serve(subscriber_name(subscription.id, message.generation, name), cursor, sink)
+            reader = subscriber_name(subscription.key, message.generation, name)
+            self.engine.serve(reader, cursor, partial(sink, published_topic(name)))
 
     def _withdrawal(self, message: messages.WithdrawalNotice, sender: Address) -> None:
         """Free all state of what is withdrawn."""
@@ -267,6 +272,6 @@ class FlowBroker:
                 self.engine.retire(stream, forget=True)
 
     def _withdrawal_confirmed(self, message: messages.WithdrawalConfirmation, sender: Address) -> None:
-        if message.subscription:
-            del self._subscriptions[message.name]
-        self.node.deliver(Withdrawal(message.name))
+        if message.subscriber is not None:
+            del self._subscriptions[SubscriptionKey(message.subscriber, message.name)]
+        self.node.deliver(Withdrawal(message.name, message.subscriber))

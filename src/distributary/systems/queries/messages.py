@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from distributary.flow import Item, Operation, Query, Schema, Source
-from distributary.model import Subscription
+from distributary.model import Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 
 PART = "/"
@@ -237,18 +237,18 @@ class RegisterSubscription(NamedTuple):
 class UnregisterSubscription(NamedTuple):
     """To the registry: a subscription is withdrawn."""
 
-    id: str
+    subscription: SubscriptionKey
 
 
 class SubscriptionStreams(NamedTuple):
     """Published streams that a subscription may want, and where they are."""
 
-    subscription: str
+    subscription: SubscriptionKey
     streams: tuple[tuple[str, str], ...]
     """Each stream's name, and the one that is computed in its place."""
     locations: Locations
     generation: int = 1
-    """How often a subscription of this id has been made."""
+    """How often this subscription has been made."""
 
 
 class WithdrawalNotice(NamedTuple):
@@ -261,7 +261,9 @@ class WithdrawalConfirmation(NamedTuple):
     """A query or subscription is withdrawn, to the node that asked for it."""
 
     name: str
-    subscription: bool
+    """Of the query, or the subscription's id."""
+    subscriber: str | None = None
+    """Whose subscription it was."""
 
 
 class LocationReport(NamedTuple):

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from distributary.filters.topic import TopicFilter
 from distributary.flow import Catalogue, Query, Source
 from distributary.flow.catalogue import Sharing
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
@@ -51,7 +51,7 @@ class RegistryState(NamedTuple):
     tables: tuple[tuple[tuple[Any, Any], ...], ...]
     """The contents of the registry's dictionaries."""
     trees: tuple[tuple[Address, tuple[tuple[Address, Address], ...], tuple[Address, ...]], ...]
-    offered: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    offered: tuple[tuple[SubscriptionKey, tuple[tuple[str, str], ...]], ...]
     divisions: tuple[messages.DivisionReport, ...]
     removed: tuple[Address, ...]
     nodes: tuple[Address, ...]
@@ -93,13 +93,13 @@ class QueryRegistry:
         """Queries that were withdrawn and are still read, as they were."""
         self._generations: Counter[str] = Counter()
         """How often each name of a query, an operator or (after a colon) a subscription was used."""
-        self._subscriptions: dict[str, tuple[Subscription, Address]] = {}
+        self._subscriptions: dict[SubscriptionKey, tuple[Subscription, Address]] = {}
         self._tables: tuple[dict[Any, Any], ...] = (
             *(self.runs, self.specs, self.sources, self.queries, self.clients, self.locations),
             *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
         )
         """What a standby is given as it is; never assigned anew."""
-        self._offered: dict[str, dict[str, str]] = {}
+        self._offered: dict[SubscriptionKey, dict[str, str]] = {}
         """The streams that subscriptions were told of, and those that are computed in their place."""
         self._nodes: set[Address] = {*around.brokers, node.address}
         self._send = send
@@ -131,7 +131,7 @@ class QueryRegistry:
         """All that is known, for another registry."""
         tables = tuple(tuple(table.items()) for table in self._tables)
         trees = tuple((one.root, tuple(one.parents.items()), tuple(one.idle)) for one in self.trees)
-        offered = tuple((id, tuple(streams.items())) for id, streams in self._offered.items())
+        offered = tuple((key, tuple(streams.items())) for key, streams in self._offered.items())
         divisions, removed, nodes = tuple(self.divisions), tuple(self.removed), tuple(self._nodes)
         return RegistryState(tables, trees, offered, divisions, removed, nodes)
 
@@ -141,7 +141,7 @@ class QueryRegistry:
             table.clear()
             table.update(dict(pairs))
         self.trees = [SourceTree(root, dict(parents), set(idle)) for root, parents, idle in state.trees]
-        self._offered = {id: dict(streams) for id, streams in state.offered}
+        self._offered = {key: dict(streams) for key, streams in state.offered}
         self.divisions = list(state.divisions)
         self.removed, self._nodes = set(state.removed), set(state.nodes)
 
@@ -311,10 +311,10 @@ class QueryRegistry:
 
     def _register_subscription(self, message: messages.RegisterSubscription, sender: Address) -> None:
         subscription = message.subscription
-        if subscription.id not in self._subscriptions:
-            self._generations[f":{subscription.id}"] += 1
-            self._offered[subscription.id] = {}
-        self._subscriptions[subscription.id] = subscription, sender
+        if subscription.key not in self._subscriptions:
+            self._generations[subscription_name(subscription.key)] += 1
+            self._offered[subscription.key] = {}
+        self._subscriptions[subscription.key] = subscription, sender
         self._offer(subscription, sender, self.catalogue)
 
     def _offer(
@@ -323,7 +323,7 @@ class QueryRegistry:
         """Send the streams of operators, or of one query's, whose topics a subscription is for."""
         pattern = None if subscription.topic is None else TopicFilter.parse(subscription.topic)
         makers = self._makers(sharing := catalogue.shared())
-        offered = self._offered[subscription.id]
+        offered = self._offered[subscription.key]
         found = []
         for bound in catalogue.operators:
             for name in bound.streams if only in (None, bound.query) else ():
@@ -334,8 +334,8 @@ class QueryRegistry:
                     found.append((name, makers[sharing.streams[name]]))
         offered.update(found)
         locations = self._locations_of(stream for _, stream in found)
-        generation = self._generations[f":{subscription.id}"]
-        self._send(at, messages.SubscriptionStreams(subscription.id, tuple(found), locations, generation))
+        generation = self._generations[subscription_name(subscription.key)]
+        self._send(at, messages.SubscriptionStreams(subscription.key, tuple(found), locations, generation))
 
     # Withdrawals
 
@@ -350,19 +350,19 @@ class QueryRegistry:
         self._remnants[name] = self.queries[name]
         generation = self._generations[name]
         self._withdraw([client_name(output, generation) for output in self.catalogue.outputs(name)])
-        self._send(sender, messages.WithdrawalConfirmation(name, subscription=False))
+        self._send(sender, messages.WithdrawalConfirmation(name))
 
     def _unregister_subscription(self, message: messages.UnregisterSubscription, sender: Address) -> None:
-        id = message.id
-        known = self._subscriptions.get(id)
+        key = message.subscription
+        known = self._subscriptions.get(key)
         if known is None or known[1] != sender:
             reason = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
-            self._refuse(sender, id, f"cannot be withdrawn: {reason}")
+            self._refuse(sender, str(key), f"cannot be withdrawn: {reason}")
             return
-        del self._subscriptions[id]
-        generation = self._generations[f":{id}"]
-        self._withdraw([subscriber_name(id, generation, name) for name in self._offered.pop(id)])
-        self._send(sender, messages.WithdrawalConfirmation(id, subscription=True))
+        del self._subscriptions[key]
+        generation = self._generations[subscription_name(key)]
+        self._withdraw([subscriber_name(key, generation, name) for name in self._offered.pop(key)])
+        self._send(sender, messages.WithdrawalConfirmation(key.id, key.subscriber))
 
     def _withdraw(self, readers: Iterable[str]) -> None:
         """Withdraw clients, and operators that nobody reads any more; every node is told."""
@@ -403,7 +403,7 @@ class QueryRegistry:
         streams = {name for bound in catalogue.operators if bound.query == query for name in bound.streams}
         others = [bound for bound in catalogue.operators if bound.query != query]
         return [
-            *(at for id, (_, at) in self._subscriptions.items() if streams & self._offered[id].keys()),
+            *(at for key, (_, at) in self._subscriptions.items() if streams & self._offered[key].keys()),
             *(bound.query for bound in others if streams.intersection(bound.inputs)),
         ]
 
@@ -456,6 +456,11 @@ def client_name(output: str, generation: int) -> str:
     return f"client:{network_name(output, generation)}"
 
 
-def subscriber_name(id: str, generation: int, stream: str) -> str:
+def subscription_name(key: SubscriptionKey) -> str:
+    """What a subscription is called among queries and operators; no two have the same name."""
+    return f":{key.subscriber!r}:{key.id!r}"
+
+
+def subscriber_name(key: SubscriptionKey, generation: int, stream: str) -> str:
     """As whom a subscription reads a stream."""
-    return f"subscription:{generation}:{id}:{stream}"
+    return f"subscription:{generation}{subscription_name(key)}:{stream}"

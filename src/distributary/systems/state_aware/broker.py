@@ -34,7 +34,7 @@ from distributary.errors import FilterError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm
 from distributary.overlay.ring.ring import Arrival, Ring
@@ -96,7 +96,7 @@ class DirectoryRemoval(NamedTuple):
     """Remove this subscription of that home from the directory."""
 
     item: str
-    name: str
+    name: SubscriptionKey
     home: Address
 
 
@@ -104,7 +104,7 @@ class UnknownSubscriptions(NamedTuple):
     """From a home to a rendezvous: these subscriptions do not exist here."""
 
     item: str
-    names: tuple[str, ...]
+    names: tuple[SubscriptionKey, ...]
 
 
 class ValueNotice(NamedTuple):
@@ -113,7 +113,7 @@ class ValueNotice(NamedTuple):
     item: str
     event: Event
     stamp: ValueStamp
-    wanted: tuple[tuple[Address, tuple[str, ...]], ...]
+    wanted: tuple[tuple[Address, tuple[SubscriptionKey, ...]], ...]
 
 
 class TrackedSubscription:
@@ -137,9 +137,9 @@ class TrackedSubscription:
         self.refreshed = now
 
     @property
-    def name(self) -> str:
-        """The subscription's id."""
-        return self.registered.subscription.id
+    def name(self) -> SubscriptionKey:
+        """What the subscription is known by."""
+        return self.registered.subscription.key
 
     @property
     def least_tolerance(self) -> float:
@@ -199,10 +199,10 @@ class StateAwareBroker(RendezvousBroker):
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
         super().__init__(ring, **options)
         self.segments = segments
-        self._own: dict[str, TrackedSubscription] = {}
+        self._own: dict[SubscriptionKey, TrackedSubscription] = {}
         self._published = 0
-        self.directory: dict[str, TrackedSubscription] = {}
-        """The subscriptions kept here as a rendezvous, by id."""
+        self.directory: dict[SubscriptionKey, TrackedSubscription] = {}
+        """The subscriptions kept here as a rendezvous."""
         ring.listen(DirectoryRegistration, self._register)
         ring.listen(DirectoryRemoval, lambda message, arrival: self._remove(message.home, [message.name]))
         ring.listen(ValueNotice, self._notified)
@@ -214,7 +214,7 @@ class StateAwareBroker(RendezvousBroker):
     # What clients ask for.
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Register a subscription, or change the one with its id; FilterError without a tolerance."""
+        """Register a subscription, or change the one with its key; FilterError without a tolerance."""
         filters = parse_filters(subscription)
         change = filters.get("change")
         if not isinstance(change, ChangeFilter):
@@ -230,17 +230,17 @@ class StateAwareBroker(RendezvousBroker):
                 text=change.text,
             )
         registered = DirectoryEntry(self.segments.item_for(filters), subscription, self.node.address)
-        before = self._own.get(subscription.id)
+        before = self._own.get(subscription.key)
         if before is not None and before.registered != registered:
-            self.unsubscribe(subscription.id)
+            self.unsubscribe(subscription.key)
         self.home.add(subscription)
-        own = self._own.setdefault(subscription.id, TrackedSubscription(registered, self.node.now))
+        own = self._own.setdefault(subscription.key, TrackedSubscription(registered, self.node.now))
         self._announce(own)
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
-        self.home.remove(subscription_id)
-        self.unregister(self._own.pop(subscription_id))
+        self.home.remove(key)
+        self.unregister(self._own.pop(key))
 
     def publish(self, event: Event) -> None:
         """Deliver the value where it exceeds a tolerance. An event without a topic belongs to no item and is
@@ -262,7 +262,7 @@ class StateAwareBroker(RendezvousBroker):
     def unregister(self, own: TrackedSubscription) -> None:
         """Tell the rendezvous that a subscription is removed."""
         item, subscription, home = own.registered
-        self.ring.route(self.register_key(own), DirectoryRemoval(item, subscription.id, home))
+        self.ring.route(self.register_key(own), DirectoryRemoval(item, subscription.key, home))
 
     @abstractmethod
     def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
@@ -283,7 +283,7 @@ class StateAwareBroker(RendezvousBroker):
 
     def admit(self, key: int, entry: DirectoryEntry, held: Held | None) -> None:
         """Put a subscription into the directory, or replace or refresh it if it is there."""
-        name = entry.subscription.id
+        name = entry.subscription.key
         tracked = self.directory.get(name)
         if tracked is not None and tracked.registered != entry:
             self.dismiss(name)
@@ -294,7 +294,7 @@ class StateAwareBroker(RendezvousBroker):
         tracked.key, tracked.refreshed = key, self.node.now
         self.on_admitted(tracked, held, is_new=is_new)
 
-    def dismiss(self, name: str, *, moved: bool = False) -> None:
+    def dismiss(self, name: SubscriptionKey, *, moved: bool = False) -> None:
         """Remove a subscription from the directory."""
         self.on_dismissed(self.directory.pop(name), moved=moved)
 
@@ -303,7 +303,7 @@ class StateAwareBroker(RendezvousBroker):
 
     def keep(self, key: int, message: DirectoryRegistration) -> None:
         """Put a registration into the directory, and into the replicas, under a key that this node owns."""
-        name = message.registered.subscription.id
+        name = message.registered.subscription.key
         tracked = self.directory.get(name)
         if tracked is not None and tracked.key != key:
             before, tracked.key = tracked.key, key
@@ -312,14 +312,14 @@ class StateAwareBroker(RendezvousBroker):
         if self.replication.contents(key).get(name) != message.registered:
             self.replication.put(key, name, message.registered)
 
-    def _remove(self, home: Address, names: Iterable[str]) -> None:
+    def _remove(self, home: Address, names: Iterable[SubscriptionKey]) -> None:
         """Remove subscriptions from the directory at the request of their home."""
         for name in names:
             kept = self.directory.get(name)
             if kept is not None and kept.registered.home == home:
                 self._forget(name)
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: SubscriptionKey) -> None:
         key = self.directory[name].key
         self.dismiss(name)
         if name in self.replication.contents(key):
@@ -336,7 +336,7 @@ class StateAwareBroker(RendezvousBroker):
 
     def notify(self, item: str, event: Event, stamp: ValueStamp, fired: list[TrackedSubscription]) -> None:
         """Send a value to the homes of the subscriptions that it was selected for, by one multicast."""
-        wanted: dict[Address, list[str]] = {}
+        wanted: dict[Address, list[SubscriptionKey]] = {}
         for tracked in fired:
             wanted.setdefault(tracked.registered.home, []).append(tracked.name)
         if wanted:

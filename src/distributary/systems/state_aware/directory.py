@@ -27,7 +27,7 @@ from itertools import count
 from math import inf
 
 from distributary.filters.change import number_of, quiet_between
-from distributary.model import Event
+from distributary.model import Event, SubscriptionKey
 from distributary.systems.state_aware.broker import TrackedSubscription, ValueStamp
 
 Bounds = tuple[float, float]
@@ -66,16 +66,16 @@ def narrowed(one: Quiet, other: Quiet) -> dict[str, Bounds]:
 class _AttributeThresholds:
     """The thresholds on one attribute for one topic."""
 
-    rises: list[tuple[float, int, str]] = field(default_factory=list)
-    falls: list[tuple[float, int, str]] = field(default_factory=list)
-    latest: dict[str, int] = field(default_factory=dict)
+    rises: list[tuple[float, int, SubscriptionKey]] = field(default_factory=list)
+    falls: list[tuple[float, int, SubscriptionKey]] = field(default_factory=list)
+    latest: dict[SubscriptionKey, int] = field(default_factory=dict)
 
-    def enter(self, name: str, low: float, high: float, serial: int) -> None:
+    def enter(self, name: SubscriptionKey, low: float, high: float, serial: int) -> None:
         self.latest[name] = serial
         heappush(self.rises, (high, serial, name))
         heappush(self.falls, (-low, serial, name))
 
-    def reached(self, number: float) -> Iterator[str]:
+    def reached(self, number: float) -> Iterator[SubscriptionKey]:
         """Remove and yield the subscriptions whose threshold is reached; the caller enters them again."""
         for heap, reach in ((self.rises, number), (self.falls, -number)):
             while heap and heap[0][0] <= reach:
@@ -96,10 +96,10 @@ class Directory:
     """The subscriptions of one item that are kept at a node."""
 
     def __init__(self) -> None:
-        self._subscriptions: dict[str, TrackedSubscription] = {}
+        self._subscriptions: dict[SubscriptionKey, TrackedSubscription] = {}
         self._thresholds: dict[str, dict[str, _AttributeThresholds]] = {}
         """By topic and attribute."""
-        self._fresh: dict[str, dict[str, None]] = {}
+        self._fresh: dict[str, dict[SubscriptionKey, None]] = {}
         """By topic, the subscriptions that remember nothing of it."""
         self._serials = count(1)
         self.taken = 0
@@ -118,7 +118,7 @@ class Directory:
         for topic in {**dict.fromkeys(self._thresholds), **dict.fromkeys(tracked.delivered)}:
             self._enter(topic, tracked)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: SubscriptionKey) -> None:
         """Remove a subscription, if it is there."""
         if self._subscriptions.pop(name, None) is None:
             return

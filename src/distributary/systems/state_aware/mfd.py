@@ -40,7 +40,7 @@ from distributary.filters.change import number_of
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filter
 from distributary.matching.change.decomposition import Key, LogicalNode, SubFilter, chain_of, logical_node
-from distributary.model import Event
+from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     BEGINNING,
@@ -127,7 +127,7 @@ class ProxyRelease(NamedTuple):
     child: SubFilterName
 
 
-class _HostedSubFilter(SubFilter[str, str]):
+class _HostedSubFilter(SubFilter[SubscriptionKey, str]):
     """A sub-filter that is kept here."""
 
     __slots__ = ("begins", "below", "children", "fed", "level", "name", "passed", "shown", "subscriptions")
@@ -139,7 +139,7 @@ class _HostedSubFilter(SubFilter[str, str]):
         self.below = below
         self.children: dict[SubFilterName, float] = {}
         """The sub-filters that it feeds, and when they last asked for it."""
-        self.subscriptions: dict[str, TrackedSubscription] = {}
+        self.subscriptions: dict[SubscriptionKey, TrackedSubscription] = {}
         self.shown: dict[str, ValueStamp] = {}
         self.fed: dict[str, ValueStamp] = {}
         self.passed: dict[str, ValueStamp] = {}
@@ -396,12 +396,12 @@ class MFDBroker(StateAwareBroker):
 
 def _take(
     hosted: _HostedSubFilter, topic: str, value: float, stamp: ValueStamp, *, fed: bool
-) -> tuple[bool, list[str]]:
+) -> tuple[bool, list[SubscriptionKey]]:
     """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
     state = hosted.states.get(topic)
     is_late = stamp < hosted.shown.get(topic, BEGINNING)
     lets_pass = False
-    fired: list[str] = []
+    fired: list[SubscriptionKey] = []
     if state is None:
         lets_pass = True
     elif fed and stamp > hosted.shown.get(topic, BEGINNING):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from distributary.model import Event
+from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import Held, StateAwareBroker, TrackedSubscription, ValueStamp
 from distributary.systems.state_aware.segments import Segments
@@ -30,7 +30,7 @@ class SFBroker(StateAwareBroker):
     """A node of an SF network."""
 
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
-        self._items: dict[str, dict[str, TrackedSubscription]] = {}
+        self._items: dict[str, dict[SubscriptionKey, TrackedSubscription]] = {}
         self._newest: dict[str, ValueStamp] = {}
         super().__init__(ring, segments, **options)
         ring.listen(Value, self._receive_value)

@@ -32,7 +32,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from distributary.model import Event
+from distributary.model import Event, SubscriptionKey
 from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
@@ -95,7 +95,7 @@ class QuietReport(NamedTuple):
     node: Address
     version: tuple[float, int]
     quiet: tuple[tuple[str, ValueStamp, Listed], ...]
-    confirmed: tuple[str, ...]
+    confirmed: tuple[SubscriptionKey, ...]
     """Subscriptions that are now in the directory of this node."""
     kept: int
     """How many subscriptions of the item are kept there."""
@@ -134,7 +134,7 @@ class GuardedItem:
     """What a guard knows of an item."""
 
     nodes: dict[Address, _Node] = field(default_factory=dict)
-    pending: dict[str, int] = field(default_factory=dict)
+    pending: dict[SubscriptionKey, int] = field(default_factory=dict)
     """The keys of registrations that are forwarded and not confirmed yet."""
     knows_from: float | None = None
     """The time from which on it knows all nodes; None before the first survey."""
@@ -343,13 +343,13 @@ class ThresholdsBroker(StateAwareBroker):
 
     def unregister(self, own: TrackedSubscription) -> None:
         item, subscription, home = own.registered
-        leave = GuardedRemoval(DirectoryRemoval(item, subscription.id, home), own.least_tolerance)
+        leave = GuardedRemoval(DirectoryRemoval(item, subscription.key, home), own.least_tolerance)
         self.ring.route(self.segments.start(item), leave)
 
     def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
         registered = message.register.registered
         self.keep(arrival.keys[0], message.register)
-        self._report(registered.item, message.guard, confirmed=(registered.subscription.id,))
+        self._report(registered.item, message.guard, confirmed=(registered.subscription.key,))
 
     def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         item = tracked.registered.item
@@ -383,7 +383,7 @@ class ThresholdsBroker(StateAwareBroker):
         if survey or not in_a_row or guard == self.node.address:
             self._report(item, guard)
 
-    def _report(self, item: str, guard: Address | None, confirmed: tuple[str, ...] = ()) -> None:
+    def _report(self, item: str, guard: Address | None, confirmed: tuple[SubscriptionKey, ...] = ()) -> None:
         """Report the quiet range to the guard; through the ring when its address is not known."""
         directory = self._directories.get(item, Directory())
         quiet = []

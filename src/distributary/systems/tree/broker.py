@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from distributary.filters.profile import Profile
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree.interest import Form, form_of, profile_of
@@ -38,15 +38,16 @@ class TreeBroker:
     >>> _ = node.start(now=0)
     >>> node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
     []
-    >>> node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
-    [Deliver(item=Delivery(event='e1', subscriber='ann', subscriptions=('s1',)))]
+    >>> [given] = node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
+    >>> given.item.event.id, given.item.subscriber, given.item.subscriptions
+    ('e1', 'ann', ('s1',))
     """
 
     def __init__(self, tree: TreeNode, optimising: OptimisationSettings | None = None) -> None:
         self.tree = tree
         self.node = tree.node
         self.home = Home(tree.node)
-        self._forms: dict[str, Form] = {}
+        self._forms: dict[SubscriptionKey, Form] = {}
         tree.on_event(self.home.offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
@@ -54,20 +55,20 @@ class TreeBroker:
             self.optimiser = TreeOptimiser(tree, optimising, clients)
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Register a subscription of a client of this node, in place of one with the same id."""
+        """Register a subscription of a client of this node, in place of one with the same key."""
         self.home.add(subscription)
-        before = self._forms.get(subscription.id)
-        form = form_of(Profile(self.home.filters(subscription.id)))
+        before = self._forms.get(subscription.key)
+        form = form_of(Profile(self.home.filters(subscription.key)))
         if form != before:
-            self._forms[subscription.id] = form
+            self._forms[subscription.key] = form
             self.tree.want(form)
             if before is not None:
                 self.tree.unwant(before)
 
-    def unsubscribe(self, subscription_id: str) -> None:
+    def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
-        self.home.remove(subscription_id)
-        self.tree.unwant(self._forms.pop(subscription_id))
+        self.home.remove(key)
+        self.tree.unwant(self._forms.pop(key))
 
     def publish(self, event: Event) -> None:
         """Have the event go to all who asked for it."""
