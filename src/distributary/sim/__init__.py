@@ -4,6 +4,7 @@ In reading order:
 
 - `simulator`: runs nodes in virtual time, and tells observers what happens
 - `latency`, `underlay`, `networks`: how long messages take: models, a network of routers, and both by name
+- `processor`: how long a node of a query network takes over an item
 - `trace`: all that happens as lines of text, and where two traces part
 - `metrics`: messages, bytes and hops, by kind, node and operation
 - `population`: nodes that start, crash, come back and leave

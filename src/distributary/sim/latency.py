@@ -255,23 +255,27 @@ class _Host:
 class BandwidthLatency(Latency):
     """Another model's delays, plus the time to transmit a message over its sender's line.
 
-    A line transmits one message after another: a message waits for the sender's earlier ones.
+    A line transmits one message after another: a message waits for the sender's earlier ones. A mapping gives
+    each node its own line; nodes that it does not have are not held up.
 
     >>> model = BandwidthLatency(ConstantLatency(0.1), bytes_per_second=60)
     >>> model.delays(0.0, 1, 2, "hello"), model.delays(0.0, 1, 3, "hello")
     ((0.2,), (0.30000000000000004,))
     """
 
-    def __init__(self, latency: Latency, bytes_per_second: float) -> None:
+    def __init__(self, latency: Latency, bytes_per_second: float | Mapping[Address, float]) -> None:
         super().__init__()
-        if not 0 < bytes_per_second < inf:
-            raise DistributaryError(f"a line carries more than 0 bytes a second, not {bytes_per_second:g}")
+        given = bytes_per_second
+        for rate in given.values() if isinstance(given, Mapping) else [given]:
+            if not 0 < rate < inf:
+                raise DistributaryError(f"a line carries more than 0 bytes a second, not {rate:g}")
         self._latency = latency
-        self._rate = bytes_per_second
+        self._rates = given
         self._free: dict[Address, float] = {}
 
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
-        free = max(now, self._free.get(sender, 0.0)) + size_of(message) / self._rate
+        rate = self._rates.get(sender, inf) if isinstance(self._rates, Mapping) else self._rates
+        free = max(now, self._free.get(sender, 0.0)) + size_of(message) / rate
         self._free[sender] = free
         return free - now + self._latency.delay(now, sender, to, message)
 

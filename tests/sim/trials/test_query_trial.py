@@ -50,7 +50,7 @@ def test_nodes_cannot_be_gone_faster_than_that_is_noticed() -> None:
 
 @pytest.mark.parametrize("goal", NAMED_GOALS)
 def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: str) -> None:
-    trial = replace(SMALL, nodes=12, queries=4, goal=goal, period=6.0)
+    trial = replace(SMALL, nodes=12, queries=4, goal=goal, period=6.0, latency="wide-area")
     with replayed_by(trial.command):
         outcome = run_query_trial(trial)
         assert outcome.problems == ()

@@ -18,10 +18,10 @@ from distributary.systems.queries.checkpoints import (
 from distributary.systems.queries.engine import DuplicateFilter
 from distributary.systems.queries.messages import Element
 from distributary.systems.queries.registry_failover import NodeRemoval, PrimaryAnnouncement, RegistrySnapshot
-from distributary.systems.queries.settings import CheckpointSettings, Surroundings
-from distributary.systems.queries.source_trees import SourceTree
+from distributary.systems.queries.settings import CheckpointSettings
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from flow.random_queries import random_catalogue, random_streams
-from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, run_through
+from systems.queries.worlds import REGISTRY, VOLUME, World, expect_equal, row_of_nodes, run_through
 
 QUICK = CheckpointSettings(checkpoint=0.3, beat=0.2, silence=2.0)
 PATIENT = CheckpointSettings(checkpoint=0.3, beat=0.5, silence=15.0)
@@ -135,12 +135,12 @@ def test_answers_are_exact_after_a_root_broker_is_gone(seed: int) -> None:
 
 
 def test_a_root_is_replaced_by_one_that_passed_nothing_on_to_those_below_it() -> None:
-    surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
+    choice = ParentChoice(row_of_nodes(9), fanout=2)
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 1, 6: 5})
     assert tree.root_candidates(range(2, 9)) == [2, 5, 7, 8]
-    assert sorted(tree.replace_root(5, surroundings)) == [2, 3, 4, 6]
+    assert sorted(tree.replace_root(5, choice)) == [2, 3, 4, 6]
     assert (tree.root, tree.parents) == (5, {2: 5, 3: 2, 4: 3, 6: 5})
-    assert sorted(tree.replace_root(9, surroundings)) == [2, 3, 4, 6]
+    assert sorted(tree.replace_root(9, choice)) == [2, 3, 4, 6]
     assert (tree.root, tree.parents) == (9, {2: 9, 3: 2, 4: 3, 6: 4})
 
 
@@ -257,11 +257,11 @@ def test_a_reader_knows_again_what_it_has_taken() -> None:
 
 
 def test_those_below_a_member_that_is_gone_get_another_way_to_the_root() -> None:
-    surroundings = Surroundings(lambda one, other: abs(one - other), fanout=2)
+    choice = ParentChoice(row_of_nodes(6), fanout=2)
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3, 5: 2, 6: 1})
-    assert sorted(tree.remove(2, surroundings)) == [3, 4, 5]
+    assert sorted(tree.remove(2, choice)) == [3, 4, 5]
     assert tree.parents == {3: 1, 4: 3, 5: 4, 6: 1}
-    assert tree.remove(2, surroundings) == []
+    assert tree.remove(2, choice) == []
 
 
 @pytest.mark.chaos

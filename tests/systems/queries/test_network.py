@@ -13,6 +13,7 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source, interpret
 from distributary.model import Delivery, Event, Subscription
 from distributary.overlay.node import Node
 from distributary.systems.queries.connections import Connections
+from distributary.systems.queries.links import LinkEstimate, LinkTable
 from distributary.systems.queries.messages import (
     Element,
     Selection,
@@ -26,10 +27,9 @@ from distributary.systems.queries.publications import StreamPublication, selects
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.router import Router
-from distributary.systems.queries.settings import Surroundings
-from distributary.systems.queries.source_trees import SourceFeed, SourceTree, best_root
+from distributary.systems.queries.source_trees import ParentChoice, SourceFeed, SourceTree, best_root
 from flow.random_queries import random_catalogue, random_streams
-from systems.queries.worlds import REGISTRY, World, expect_equal, run_through
+from systems.queries.worlds import REGISTRY, World, expect_equal, row_of_nodes, run_through
 
 TRADES = Source(
     "trades", {"symbol": "text", "size": "integer", "at": "integer"}, time="at", topic="trades", lateness=15
@@ -208,14 +208,15 @@ def test_what_every_reader_has_acknowledged_is_forgotten() -> None:
 def test_a_root_broker_is_near_and_has_bandwidth(
     latency: dict[int, float], bandwidth: dict[int, float], root: int
 ) -> None:
-    surroundings = Surroundings(lambda one, other: latency[other], bandwidth, brokers=(1, 2, 3))
-    assert best_root([SourceFeed(9, 100.0)], (1, 2, 3), surroundings, {}) == root
+    links = LinkTable({(9, other): LinkEstimate(seconds) for other, seconds in latency.items()})
+    left = lambda broker: bandwidth.get(broker, 1e6)  # noqa: E731
+    assert best_root([SourceFeed(9, 100.0)], (1, 2, 3), links, left) == root
 
 
 def test_a_node_joins_a_tree_below_the_nearest_member_with_room() -> None:
-    surroundings = Surroundings(lambda one, other: abs(one - other), fanout=1)
     tree = SourceTree(root=1)
-    assert [tree.join(node, surroundings) for node in (5, 6, 2, 5)] == [1, 5, 6, 1]
+    choice = ParentChoice(row_of_nodes(6), fanout=1)
+    assert [tree.join(node, choice) for node in (5, 6, 2, 5)] == [1, 5, 6, 1]
 
 
 def test_a_publication_keeps_what_somebody_has_not_acknowledged() -> None:

@@ -15,7 +15,6 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, QueryRule
-from distributary.plan.trees.tree import Sites
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
@@ -91,10 +90,7 @@ def placed(world: World) -> tuple[PlanningSnapshot, Placement]:
     assert broker.optimiser is not None
     situation = planning_snapshot(broker.registry_link.local_registry, 0, believed(world))
     assert situation is not None
-    latency = broker.registry_link.local_registry.surroundings.latency
-    nodes = situation.sites
-    matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
-    return situation, situation.placement(Sites(matrix))
+    return situation, situation.placement()
 
 
 Told = Literal["neighbourhood", "whole"]

@@ -14,7 +14,6 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import WHOLE, SplitRole
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION
-from distributary.plan.trees.tree import Sites
 from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import RateEstimates, planning_snapshot
 from systems.queries.worlds import REGISTRY, World, expect_equal
@@ -45,7 +44,7 @@ def feed(world: World, seconds: int = SECONDS) -> dict[str, list[Item]]:
 
 
 def placement_of(world: World) -> Placement:
-    """The planner's problem by what was measured so far, with a second between any two sites."""
+    """The planner's problem by what was measured so far."""
     registry = world.broker(REGISTRY).registry_link.local_registry
     assert registry is not None
     estimates = RateEstimates(memory=1.0)
@@ -57,8 +56,7 @@ def placement_of(world: World) -> Placement:
             estimates.add_operator(counted, divided=False)
     situation = planning_snapshot(registry, 0, estimates)
     assert situation is not None
-    count = range(len(situation.sites))
-    return situation.placement(Sites([[float(one != other) for other in count] for one in count]))
+    return situation.placement()
 
 
 def test_a_filter_is_sent_what_passes_it_and_gains_nothing_by_moving() -> None:

@@ -19,7 +19,6 @@ from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, RuleArea
 from distributary.plan.queries.statistics import Dissemination
-from distributary.plan.trees.tree import Sites
 from distributary.sim.faults import Injection
 from distributary.sim.simulator import Observer
 from distributary.systems.queries.local_goals import is_local
@@ -42,7 +41,7 @@ from systems.queries.test_optimiser import (
     ways_of_telling,
 )
 from systems.queries.test_reconfiguration import random_faults
-from systems.queries.worlds import REGISTRY, World, expect_equal
+from systems.queries.worlds import REGISTRY, LineLatency, World, expect_equal
 
 INCOMING = parse_query_goal("minimise aggregate(MAX, incoming rate, BROKERS)")
 OUTGOING = parse_query_goal(
@@ -101,6 +100,7 @@ def settled(goal: str, seed: int, catalogue: Catalogue | None = None, **settings
     world = World(
         random.randint(2, 8),
         seed,
+        network=LineLatency(seed, jitter=0.0),
         optimising=QueryOptimiserSettings(GOALS[goal], PERIOD, window=1.0, margin=1e9, **settings),
     )
     world.register(catalogue or random_catalogue(random))
@@ -129,10 +129,8 @@ def whole(world: World) -> tuple[PlanningSnapshot, PlacementEstimate]:
     assert registry is not None
     situation = planning_snapshot(registry, 0, believed(world))
     assert situation is not None
-    latency, nodes = registry.surroundings.latency, situation.sites
-    matrix = [[0.0 if one == other else latency(one, other) for other in nodes] for one in nodes]
     goal = optimiser(world, REGISTRY).settings.goal
-    return situation, PlacementEstimate(goal, situation.placement(Sites(matrix)))
+    return situation, PlacementEstimate(goal, situation.placement())
 
 
 def expect_worth(world: World, at_most: bool = False) -> int:
@@ -278,7 +276,7 @@ def test_no_link_carries_more_than_the_best_few(top: int) -> None:
 
 
 def test_all_that_could_be_heard_of_are_heard_of_some_time() -> None:
-    world = settled("traffic", 5, top=2)
+    world = settled("traffic", 4, top=2)
     situation, standing = whole(world)
     expected = Dissemination().round(standing).sites
     assert max(len(sites) for sites in expected) > 2

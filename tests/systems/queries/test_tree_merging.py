@@ -13,7 +13,7 @@ from distributary.overlay.node import Address
 from distributary.sim.faults import Crash, Fault, Injection
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryClient
-from distributary.systems.queries.settings import CheckpointSettings, Regrouping, Surroundings
+from distributary.systems.queries.settings import CheckpointSettings, Regrouping
 from distributary.systems.queries.source_trees import SourceTree, mergeable
 from flow.random_queries import random_catalogue, random_streams
 from systems.queries.test_reconfiguration import random_faults
@@ -167,7 +167,11 @@ def test_the_tree_with_more_volume_and_room_takes_the_sources_of_the_other(
 ) -> None:
     trees = [SourceTree(1, {2: 1, 3: 1}), SourceTree(2, {1: 2, 3: 2}), SourceTree(4, {3: 4})]
     spent = {1: 10.0, 2: 20.0}
-    assert mergeable(trees, volumes, 0.8, Surroundings(bandwidth=bandwidth), spent) == merged
+
+    def left(broker: int) -> float:
+        return bandwidth.get(broker, 1e6) - spent.get(broker, 0.0)
+
+    assert mergeable(trees, volumes, 0.8, left) == merged
 
 
 @pytest.mark.chaos

@@ -27,9 +27,10 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.sim.faults import Crash, Injection
 from distributary.systems.queries.broker import FlowBroker, QueryResult, Withdrawal
+from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.optimiser import NeighbourhoodOptimiser, SnapshotOptimiser
-from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
-from distributary.systems.queries.source_trees import SourceTree
+from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.test_reconfiguration import random_faults
@@ -387,7 +388,7 @@ def test_a_member_stays_in_a_tree_for_those_below_it() -> None:
     tree.retire(2)
     tree.retire(3)
     assert tree.parents == {2: 1, 3: 2, 4: 3}
-    tree.join(3, Surroundings())
+    tree.join(3, ParentChoice(LinkTable(), fanout=4))
     tree.retire(4)
     assert tree.parents == {2: 1, 3: 2}
     tree.retire(3)

@@ -10,13 +10,16 @@ from random import Random
 
 from distributary.flow import Catalogue, Item, RejectedItem, interpret
 from distributary.model import Delivery, Event
-from distributary.overlay.node import Address, Node
-from distributary.sim.latency import Latency, UniformLatency
+from distributary.overlay.node import Address, Message, Node
+from distributary.sim.latency import Latency
 from distributary.sim.metrics import Metrics
 from distributary.sim.population import Population
 from distributary.sim.simulator import Simulator
 from distributary.systems.queries.broker import FlowBroker, QueryResult
-from distributary.systems.queries.messages import Element, StreamReader
+from distributary.systems.queries.engine import HostedReader
+from distributary.systems.queries.links import LinkEstimate, LinkTable
+from distributary.systems.queries.messages import Element
+from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.settings import (
     CheckpointSettings,
     QueryOptimiserSettings,
@@ -28,6 +31,18 @@ from flow.random_queries import random_arrivals
 REGISTRY = 1
 VOLUME = 100.0
 """Bytes a second of every source: brokers with less bandwidth are no root brokers while there are others."""
+
+
+class LineLatency(Latency):
+    """Nodes in a row: 20 ms between neighbours, and up to `jitter` seconds more for each message."""
+
+    def __init__(self, seed: int, jitter: float = 0.02) -> None:
+        super().__init__()
+        self._random = Random(f"{seed}/line")
+        self._jitter = jitter
+
+    def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
+        return 0.02 * abs(sender - to) + self._random.uniform(0, self._jitter)
 
 
 class World:
@@ -44,20 +59,15 @@ class World:
         checkpoints: CheckpointSettings | None = None,
         bandwidth: Mapping[Address, float] | None = None,
         regrouping: Regrouping | None = None,
+        processors: Mapping[Address, Processor] | None = None,
     ) -> None:
         self.random = Random(f"{seed}/world")
         self.taken: dict[tuple[str, int, str], list[int]] = {}
         """The numbers of the items that each reader was given of each stream, in order."""
         self.metrics = Metrics()
-        self.simulator = Simulator(seed, network or UniformLatency(0.01, 0.1, seed=seed), [self.metrics])
+        self.simulator = Simulator(seed, network or LineLatency(seed), [self.metrics])
         self.nodes = list(range(1, nodes + 1))
-        surroundings = Surroundings(
-            lambda one, other: abs(one - other),
-            bandwidth or {},
-            brokers=self.nodes,
-            most_trees=2,
-            fanout=fanout,
-        )
+        surroundings = Surroundings(self.nodes, bandwidth or {}, most_trees=2, fanout=fanout)
         self.population: Population[FlowBroker] = Population(
             self.simulator,
             lambda address: FlowBroker(
@@ -67,11 +77,13 @@ class World:
                 optimising=optimising,
                 checkpoints=checkpoints,
                 regrouping=regrouping,
+                processor=(processors or {}).get(address, INSTANT),
             ),
         )
         for address in self.nodes:
             self.population.add(address)
             self._watch(self.broker(address))
+        self.run(2)  # links are measured
         self.changed = {"move": 0, "partition": 0, "replicate": 0}
         self._proxies: dict[str, Address] = {}
 
@@ -87,16 +99,14 @@ class World:
 
     def _watch(self, broker: FlowBroker) -> None:
         """See that every reader gets the elements of a stream once and in order, wherever it is."""
-        take = broker.engine.take
+        process = broker.engine._process
 
-        def watched(stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
-            hosted = broker.engine.hosted.get(reader.name)
-            if hosted is not None and hosted.expects(stream, reader):
-                taken = self.taken.setdefault((reader.name, reader.input, stream), [])
-                taken += [element.number for element in elements if element.item is not None]
-            take(stream, reader, elements)
+        def watched(hosted: HostedReader, number: int, elements: Sequence[Element], **rest: bool) -> None:
+            taken = self.taken.setdefault((hosted.name, number, hosted.cursors[number].stream), [])
+            taken += [element.number for element in elements if element.item is not None]
+            process(hosted, number, elements, **rest)
 
-        broker.engine.take = watched  # type: ignore[method-assign]
+        broker.engine._process = watched  # type: ignore[method-assign]
 
     def disorder(self) -> list[tuple[str, int, str]]:
         """Readers that got an element twice, or after a later one."""
@@ -234,3 +244,11 @@ def expect_equal(
             assert got == expected.streams[output], output
     assert not in_order or world.disorder() == []
     assert not [one for one in world.rejected() if "late" in one.reason]
+
+
+def row_of_nodes(count: int) -> LinkTable:
+    """The links between nodes 1, 2, ... in a row, one second from each to the next."""
+    nodes = range(1, count + 1)
+    return LinkTable(
+        {(one, other): LinkEstimate(float(other - one)) for one in nodes for other in nodes if one < other}
+    )

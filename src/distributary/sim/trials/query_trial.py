@@ -18,7 +18,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import pairwise
 from random import Random
 from typing import Literal
@@ -33,7 +33,6 @@ from distributary.plan.queries.goals import NAMED_GOALS, parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.quarantine import Quarantine
 from distributary.sim.metrics import Metrics, Traffic
-from distributary.sim.networks import latency_of
 from distributary.sim.population import Population
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
@@ -195,9 +194,7 @@ class _Run(TrialRun):
         self.catalogue = trial.catalogue
         self.random = Random(f"{trial.seed}/query trial")
         self.nodes = list(range(1, trial.nodes + 1))
-        measured = latency_of(trial.latency, trial.seed)  # a second one: each draw changes the next
-        ping = cache(lambda one, other: measured.delay(0.0, one, other, None))
-        surroundings = query_network.Surroundings(latency=ping, brokers=self.nodes)
+        surroundings = query_network.Surroundings(brokers=self.nodes)
         self.population: Population[FlowBroker] = Population(
             self.world,
             lambda address: FlowBroker(
@@ -260,6 +257,7 @@ class _Run(TrialRun):
     # Before
 
     def _register(self) -> None:
+        self.world.run(until=SETTLING)  # brokers measure the links between them first
         for name, source in self.catalogue.sources.items():
             at = self.proxies[name]
             self.world.call(at, partial(self._broker(at).register_source, source))
@@ -384,6 +382,7 @@ PURPOSES = {
     "registering, subscribing, moving": query_network.CONTROL,
     "statistics": (*query_network.STATISTICS, query_network.TrafficCounts),
     "weighing and deciding": query_network.OPTIMISATION,
+    "measuring links": query_network.LINK_MESSAGES,
     "checkpoints and registry failover": query_network.CHECKPOINT_MESSAGES,
     "acknowledgements": (Ack,),
 }

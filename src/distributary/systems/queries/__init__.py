@@ -2,18 +2,21 @@
 
 For others: `FlowBroker` is a node, made with the settings of `settings`; its clients are given `QueryResult`s
 and `Withdrawal`s. Message kinds are grouped by purpose, for metrics: `DATA`, `CONTROL`, `STATISTICS`,
-`OPTIMISATION`, `CHECKPOINT_MESSAGES`, and `TrafficCounts`, which counts as statistics. Every client gets
-exactly the interpreter's answer, whatever is moved, divided, lost or sent twice meanwhile.
+`OPTIMISATION`, `CHECKPOINT_MESSAGES`, `LINK_MESSAGES`, and `TrafficCounts`, which counts as statistics. Every
+client gets exactly the interpreter's answer, whatever is moved, divided, lost or sent twice meanwhile.
 
 In reading order, with the parts of the seed's Figure 5.3:
 
 - `settings`: what a network is told when it is made. `messages`: what nodes send each other.
+- `links`, `link_meter`: what nodes measure of the links between them, by probes. `processing`: the processor
+  of a node, and what waits for it.
 - `connections`: one ordered connection to each other node (connection manager).
 - `retention`: what is kept until it is acknowledged.
 - `publications`, `router`: streams, their readers, and the routes between them (pub/sub manager, router).
 - `engine`: operators and clients of a node (operator engine).
 - `reconfiguration`: moving and dividing operators (query manager).
-- `source_trees`, `registry`: sources, their trees, queries, and where each stream is (bootstrap node).
+- `source_trees`, `source_registry`, `registry`: sources, their trees, queries, and where each stream is
+  (bootstrap node).
 - `registry_failover`: primary and standby of the registry. `checkpoints`: operators of lost nodes continue.
 - `node_model`, `statistics`: what a node measures, and rounds of values up and down the trees (statistics
   manager).
@@ -26,20 +29,26 @@ docs/query-network.md explains the protocols.
 
 from distributary.systems.queries.broker import FlowBroker, QueryResult
 from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES
+from distributary.systems.queries.links import LINK_MESSAGES
 from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS
+from distributary.systems.queries.processing import INSTANT, Processor, TimedProcessor
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
 
 __all__ = [
     "CHECKPOINT_MESSAGES",
     "CONTROL",
     "DATA",
+    "INSTANT",
+    "LINK_MESSAGES",
     "OPTIMISATION",
     "STATISTICS",
     "CheckpointSettings",
     "FlowBroker",
+    "Processor",
     "QueryOptimiserSettings",
     "QueryResult",
     "Surroundings",
+    "TimedProcessor",
     "TrafficCounts",
 ]

@@ -29,13 +29,16 @@ from distributary.systems.queries import messages, settings
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, TrafficCounter, first_cursors
+from distributary.systems.queries.link_meter import LinkMeter
 from distributary.systems.queries.messages import InputCursor, Selection, StreamLocation, TrafficCounts
 from distributary.systems.queries.node_model import MeasurementReport, Site
 from distributary.systems.queries.optimiser import QueryOptimiser, optimiser_of
+from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
 from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
+from distributary.systems.queries.source_trees import preference_of
 
 
 @dataclass(frozen=True)
@@ -82,10 +85,13 @@ class FlowBroker:
         optimising: settings.QueryOptimiserSettings | None = None,
         checkpoints: settings.CheckpointSettings | None = None,
         regrouping: settings.Regrouping | None = None,
+        processor: Processor = INSTANT,
     ) -> None:
         around = surroundings or settings.Surroundings()
         if regrouping is not None:
             around = replace(around, regrouping=regrouping)
+        if optimising is not None and around.prefer is None:
+            around = replace(around, prefer=preference_of(optimising.goal))
         self.node = node
         self.connections = connections = Connections(node)
         self.refused: dict[str, str] = {}
@@ -109,7 +115,9 @@ class FlowBroker:
             self.registry_link,
             checkpointed=checkpoints is not None,
             on_settled=lambda operator: self.reconfiguration.settled(operator),
+            processor=processor,
         )
+        self.link_meter = LinkMeter(self.registry_link, around.brokers, around.probing, processor.speed)
         self.router = self.engine.router
         self.checkpoints: CheckpointManager | None = None
         if checkpoints is not None:
@@ -118,7 +126,8 @@ class FlowBroker:
         self.optimiser: QueryOptimiser | None = None
         if optimising is not None:
             carry_out = self.reconfiguration.carry_out
-            site = Site(connections, around, self.engine, self.registry_link, self.measure, carry_out)
+            parts = (connections, self.link_meter, self.engine, self.registry_link)
+            site = Site(*parts, self.measure, carry_out)
             self.optimiser = optimiser_of(optimising, site)
         node.handle(messages.SourceRoot, self._source_root)
         node.handle(messages.QueryDeployment, self._deployment)
@@ -215,7 +224,7 @@ class FlowBroker:
         now = self.node.now
         counts = []
         for name, hosted in self.engine.operators.items():
-            if hosted.is_reading and now > hosted.traffic.since:
+            if hosted.is_reading and now > hosted.traffic.since and hosted.traffic.is_telling:
                 counts.append(hosted.traffic.counts(name, now))
                 hosted.traffic = TrafficCounter(now)
         for name, traffic in self._source_traffic.items():

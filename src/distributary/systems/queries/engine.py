@@ -7,6 +7,8 @@ Rules:
 - What an operator gives out goes to the router at once, followed by its watermark.
 - `TRANSITIONS` has the states of a hosted operator. Only a settled one is moved or divided, so that never
   two nodes ask for the same input.
+- An operator's elements wait for the processor (`processing`). Its position is that of the last element
+  that it has processed, so what waits when it leaves is sent again to where it goes.
 - An operator that remembers nothing (a union) and that nobody reads may be idle: it reads nothing, and
   begins with what comes next as soon as somebody reads it.
 """
@@ -24,6 +26,7 @@ from distributary.overlay.node import Address
 from distributary.overlay.wire import size_of
 from distributary.systems.queries import messages
 from distributary.systems.queries.messages import Element, InputCursor, OperatorSpec, StreamReader
+from distributary.systems.queries.processing import INSTANT, ProcessingQueue, Processor, WaitingElements
 from distributary.systems.queries.publications import EVERYTHING, StreamPublication
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
@@ -68,10 +71,13 @@ class TrafficCounter:
     """What went through an operator, or into a source, since a time."""
 
     since: float
+    arrived: int = 0
+    """Items that an operator was sent; not all of them may have been processed."""
     items_in: int = 0
     bytes_in: int = 0
     items_out: int = 0
     bytes_out: int = 0
+    cycles: float = 0.0
 
     def take_in(self, item: Item) -> None:
         """Count an item that comes in."""
@@ -84,9 +90,26 @@ class TrafficCounter:
         self.bytes_out += size_of(item)
 
     def counts(self, name: str, now: float) -> messages.TrafficCounts:
-        """All of it, as a message. Work is a cycle for each item that comes in and each that goes out."""
-        counts = self.items_in, self.bytes_in, self.items_out, self.bytes_out
-        return messages.TrafficCounts(name, now - self.since, *counts, self.items_in + self.items_out)
+        """All of it, as a message.
+
+        Where a processor does not keep up, results and work are those that all items would have given which
+        arrived.
+        """
+        due = self.arrived / self.items_in if self.arrived and self.items_in else 1.0
+        return messages.TrafficCounts(
+            name,
+            now - self.since,
+            round(self.items_in * due),
+            round(self.bytes_in * due),
+            round(self.items_out * due),
+            round(self.bytes_out * due),
+            self.cycles * due,
+        )
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether it says what items give and cost: not while all that arrived still waits."""
+        return self.items_in > 0 or self.arrived == 0
 
 
 class DuplicateFilter:
@@ -188,19 +211,28 @@ class HostedOperator(HostedReader):
         """Whether it came from another node within the last so many seconds."""
         return self.arrived is not None and now - self.arrived < seconds
 
-    def process(self, number: int, elements: Iterable[Element]) -> list[Item]:
-        """What it gives out for elements of an input."""
+    def process(
+        self, number: int, elements: Sequence[Element], processor: Processor, *, counted: bool = True
+    ) -> list[Item]:
+        """What it gives out for elements of an input; what is not counted was counted elsewhere."""
+        items = [element.item for element in elements if element.item is not None]
+        results, cycles = processor.run(self.spec, len(items), lambda: self._results(number, elements))
+        if counted:
+            self.traffic.cycles += cycles
+            for item in items:
+                self.traffic.take_in(item)
+            for item in results:
+                self.traffic.give_out(item)
+        return results
+
+    def _results(self, number: int, elements: Iterable[Element]) -> list[Item]:
         running, results = self.running, list[Item]()
         for element in elements:
             if element.item is not None:
-                self.traffic.take_in(element.item)
                 results += running.receive(number, _with_partial(element.item, json.loads))
             elif element.watermark is not None:
                 results += running.advance(number, element.watermark)
-        results = [_with_partial(item, json.dumps) for item in results]
-        for item in results:
-            self.traffic.give_out(item)
-        return results
+        return [_with_partial(item, json.dumps) for item in results]
 
     def rejected_items(self) -> list[RejectedItem]:
         """What it could not process since the last call, and why."""
@@ -222,7 +254,13 @@ def first_cursors(spec: OperatorSpec) -> list[InputCursor]:
 class Engine:
     """All operators and clients of one node; makes the node's router, whose local readers they are."""
 
-    def __init__(self, registry: RegistryLink, checkpointed: bool, on_settled: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        registry: RegistryLink,
+        checkpointed: bool,
+        on_settled: Callable[[str], None],
+        processor: Processor = INSTANT,
+    ) -> None:
         self.router = Router(registry, self)
         self.hosted: dict[str, HostedReader] = {}
         self.woken = 0
@@ -232,6 +270,7 @@ class Engine:
         """Whether operators may continue from checkpoints: then items may come again, and what operators
         have read is acknowledged after the next checkpoint."""
         self._on_settled = on_settled
+        self.queue = ProcessingQueue(self._node, processor, self._spec_of, self._process_waiting)
 
     # Hosting
 
@@ -387,9 +426,41 @@ class Engine:
 
     def take(self, stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
         """Elements for a reader of this node; the first after a subscription say that it is granted."""
-        hosted, number = self.hosted.get(reader.name), reader.input
-        if hosted is None or not hosted.is_reading or not hosted.expects(stream, reader):
+        hosted, number = self._reading(stream, reader), reader.input
+        if hosted is None:
             return
+        granted = number not in hosted.granted
+        if isinstance(hosted, HostedOperator) and self.queue.processor is not INSTANT:
+            waiting = WaitingElements(stream, reader, tuple(elements), granted)
+            hosted.traffic.arrived += 0 if granted else waiting.items
+            self.queue.add(waiting)
+        else:
+            self._process(hosted, number, elements)
+        if granted and self._reading(stream, reader) is hosted:
+            hosted.granted.add(number)
+            if len(hosted.granted) == len(hosted.cursors):
+                hosted.on("last input granted")
+                self._on_settled(hosted.name)
+
+    def _reading(self, stream: str, reader: StreamReader) -> HostedReader | None:
+        """The reader at this node that elements are for, if it wants them."""
+        hosted = self.hosted.get(reader.name)
+        wanted = hosted is not None and hosted.is_reading and hosted.expects(stream, reader)
+        return hosted if wanted else None
+
+    def _spec_of(self, waiting: WaitingElements) -> OperatorSpec | None:
+        hosted = self._reading(waiting.stream, waiting.reader)
+        return hosted.spec if isinstance(hosted, HostedOperator) else None
+
+    def _process_waiting(self, waiting: WaitingElements) -> None:
+        hosted = self._reading(waiting.stream, waiting.reader)
+        assert hosted is not None
+        self._process(hosted, waiting.reader.input, waiting.elements, counted=not waiting.granted)
+
+    def _process(
+        self, hosted: HostedReader, number: int, elements: Sequence[Element], *, counted: bool = True
+    ) -> None:
+        """Process those elements that come after the reader's position."""
         position = hosted.cursors[number].position
         if position is not None:
             elements = [one for one in elements if one.item is None or one.number > position]
@@ -397,24 +468,16 @@ class Engine:
             hosted.cursors[number] = hosted.cursors[number]._replace(position=elements[-1].number)
         if self._checkpointed:
             elements = hosted.duplicates[number].fresh(elements)
-        self._process(hosted, number, elements)
-        self._acknowledge(hosted, number)
-        if number not in hosted.granted:
-            hosted.granted.add(number)
-            if len(hosted.granted) == len(hosted.cursors):
-                hosted.on("last input granted")
-                self._on_settled(hosted.name)
-
-    def _process(self, hosted: HostedReader, number: int, elements: Iterable[Element]) -> None:
         if isinstance(hosted, HostedClient):
             for element in elements:
                 if element.item is not None:
                     hosted.sink(element.item)
         elif isinstance(hosted, HostedOperator):
-            results = hosted.process(number, elements)
+            results = hosted.process(number, elements, self.queue.processor, counted=counted)
             for rejected in hosted.rejected_items():
                 self._node.deliver(rejected)
             self.router.publish(hosted.name, results, hosted.running.watermark)
+        self._acknowledge(hosted, number)
 
     def _acknowledge(self, hosted: HostedReader, number: int) -> None:
         cursor = hosted.cursors[number]

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 
@@ -32,10 +33,11 @@ from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.state import Floats, Indices, PlacementState
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
+from distributary.systems.queries.links import LinkEstimate, LinkTable
 from distributary.systems.queries.messages import NodeValue, SourceRate
 from distributary.systems.queries.node_model import SUPER, NodeModel, PlacementUnit, ReaderInfo
 from distributary.systems.queries.probes import ProbeResults, StreamUsage
-from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.settings import QueryOptimiserSettings
 
 STAND_IN = "stand-in"
 """The kind of an operator elsewhere whose stream is read here."""
@@ -77,9 +79,7 @@ class LocalClimber(Climber):
 class LocalProblem:
     """The problem of one node in one period."""
 
-    def __init__(
-        self, model: NodeModel, probes: ProbeResults, surroundings: Surroundings, rates: dict[str, SourceRate]
-    ) -> None:
+    def __init__(self, model: NodeModel, probes: ProbeResults, rates: dict[str, SourceRate]) -> None:
         self.results = results = probes
         self.complete = [site for site in results.requests if results.is_complete(site)]
         """The sites of which all is known."""
@@ -90,7 +90,6 @@ class LocalProblem:
         self._units = model.units()
         self._own = {unit.name: unit for unit in self._units}
         self._rates = rates
-        self._latency = [[surroundings.delay(one, other) for other in self.sites] for one in self.sites]
         readers = [name for unit in self._units for name, _, _ in model.readers_of(unit.name)]
         told = [info for reply in results.replies.values() for info in reply.readers]
         self._readers = {info.name: info for info in (*model.reader_infos(readers), *told)}
@@ -299,7 +298,9 @@ class LocalProblem:
         cost = goal.cost
         if cost.function is GoalFunction.AVERAGE:
             cost = replace(cost, function=GoalFunction.SUM)
-        network = placement.SiteNetwork(Sites(self._latency), tuple(map(Tree, self._trees)), filtering=True)
+        sites = Sites(self._links().milliseconds(self.sites))
+        trees = tuple(map(Tree, self._trees))
+        network = placement.SiteNetwork(sites, trees, self._speeds(), filtering=True)
         here = self.numbers[self._here]
         hosts = tuple(here if one.pinned is None else one.pinned for one in self._operators)
         placed = placement.Placement(self.workload(), network, hosts)
@@ -315,6 +316,21 @@ class LocalProblem:
             for name, total in zip(self._model.total_names, reply.totals, strict=True):
                 estimate.state.quantities[name][self.numbers[site]] = total
         return estimate
+
+    def _links(self) -> LinkTable:
+        """The links that this node and those that replied have measured."""
+        links = self._model.links()
+        for site, reply in self.results.replies.items():
+            links.learn(site, reply.links)
+            for uplink in [uplink for uplink in reply.uplinks if uplink is not None]:
+                for (below, above), hop in zip(pairwise((site, *uplink.above)), uplink.hops, strict=False):
+                    links.learn(below, [(above, LinkEstimate(hop))])
+        return links
+
+    def _speeds(self) -> tuple[float, ...]:
+        """Cycles a millisecond of the sites' processors; of those that did not reply none is weighed."""
+        replies = self.results.replies
+        return tuple(replies[site].speed / 1000 if site in replies else inf for site in self.sites)
 
     def destinations(self) -> Indices:
         """The sites that operators may move to."""

@@ -333,7 +333,7 @@ class OperatorHandover:
 
 
 class TrafficCounts(NamedTuple):
-    """What went through an operator, or into a source, within some seconds.
+    """What went through an operator, or into a source, within some seconds, and the cycles that it took.
 
     Counts of a source are sent by its proxy to the root broker.
     """
@@ -344,7 +344,7 @@ class TrafficCounts(NamedTuple):
     bytes_in: int
     items_out: int
     bytes_out: int
-    work: int
+    work: float
 
 
 # Rounds of statistics (`statistics` and `node_model` say what is done with them)
@@ -423,6 +423,8 @@ class DownwardStatistics(NamedTuple):
     rates: tuple[SourceRate, ...]
     above: tuple[Address, ...]
     """Nodes above the sender, the nearest first."""
+    hops: tuple[float, ...]
+    """Seconds that a message takes from the nearest of these to the sender, from the next to that, and on."""
     siblings: tuple[Address, ...]
     """The sender's other children."""
 

@@ -30,12 +30,14 @@ from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
 from distributary.systems.queries import messages
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, HostedClient, HostedOperator
+from distributary.systems.queries.link_meter import LinkMeter
+from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.local_goals import path_cost_of, totals_of, value_of
 from distributary.systems.queries.messages import PART, OperatorSpec, SourceRate, StreamLocation
 from distributary.systems.queries.proposals import ChangeOrder
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
-from distributary.systems.queries.settings import QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.settings import QueryOptimiserSettings
 from distributary.systems.queries.snapshot import RateEstimates, TrafficRates
 
 NOTHING = TrafficRates(0.0, 0.0, 0.0)
@@ -76,7 +78,7 @@ class Site(NamedTuple):
     """The parts of a node that its optimiser works with."""
 
     connections: Connections
-    surroundings: Surroundings
+    link_meter: LinkMeter
     engine: Engine
     registry_link: RegistryLink
     measure: Callable[[], MeasurementReport]
@@ -148,7 +150,7 @@ class NodeModel:
         """Seconds for which an operator stays at a node that it has moved to."""
         self._engine = site.engine
         self._router = site.engine.router
-        self._latency = site.surroundings.latency
+        self._link_meter = site.link_meter
         self._measure = site.measure
         self._path_cost = path_cost_of(settings.goal.cost)
         self.by_path = self._path_cost is not None
@@ -182,8 +184,8 @@ class NodeModel:
     def forget_others(self) -> None:
         """Keep nothing of operators that are not here."""
         here = self._engine.hosted
-        for known in (self.estimates.operators, self._kinds):
-            discard(known, lambda name: name not in here)
+        self.estimates.forget(lambda name: name not in here)
+        discard(self._kinds, lambda name: name not in here)
         # An operator may come back before the registry knows that it was away.
         discard(self.query_counts, self._router.is_withdrawn)
         discard(self._passing, lambda key: key[0] not in here)
@@ -210,7 +212,9 @@ class NodeModel:
             self.offer(host, messages.FilterRates(tuple(filters)))
 
     def _filter_rates(self, message: messages.FilterRates, sender: Address) -> None:
-        self._passing.update(((stream, name), items) for stream, name, items in message.filters)
+        here = self._engine.hosted
+        known = [each for each in message.filters if each[0] in here]  # others have left, or were withdrawn
+        self._passing.update(((stream, name), items) for stream, name, items in known)
 
     def source_rates(self, tree: int) -> list[SourceRate]:
         """The rates of the sources of a tree that this node is the root broker of."""
@@ -421,9 +425,19 @@ class NodeModel:
                 paths.append(0.0 if location.host == self.node.address else self.link_cost(location.host))
         return self._path_cost.factor * sum(paths) / max(1, len(paths)) + self._path_cost.constant
 
+    def links(self) -> LinkTable:
+        """The links to other nodes, as far as they have been measured."""
+        here = self.node.address
+        return LinkTable({(here, other): each for other, each in self._link_meter.links().items()})
+
+    @property
+    def speed(self) -> float:
+        """Cycles a second of the processor."""
+        return self._engine.queue.processor.speed
+
     def link_cost(self, parent: Address) -> float:
         """The value of the link from another node."""
         if self._path_cost is None:
             return 0.0
-        latency = float(self._latency(parent, self.node.address))
+        latency = 1000 * self.links().latency(parent, self.node.address)
         return float(evaluated(self._path_cost.link, lambda part: np.array(latency)))

@@ -32,7 +32,6 @@ from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.optimiser import Climber
 from distributary.plan.queries.rules import QueryRewrite as Change
 from distributary.plan.queries.statistics import critical_sites
-from distributary.plan.trees.tree import Sites
 from distributary.systems.queries import snapshot
 from distributary.systems.queries.local_problem import LocalClimber, LocalProblem
 from distributary.systems.queries.messages import ROUND_MESSAGES
@@ -40,7 +39,6 @@ from distributary.systems.queries.node_model import MeasurementReport, NodeModel
 from distributary.systems.queries.probes import PROBE_MESSAGES, Prober, ProbeResults
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
 from distributary.systems.queries.registry import QueryRegistry
-from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Addresses, QueryOptimiserSettings
 from distributary.systems.queries.snapshot import PlanningSnapshot, RateEstimates, planning_snapshot
 from distributary.systems.queries.statistics import StatisticsManager, statistics_rounds
@@ -185,7 +183,7 @@ class NeighbourhoodOptimiser(QueryOptimiser):
         cost, round = statistics.cost, statistics.round
         if cost is None or round is None or not results.is_complete(self.node.address):
             return
-        problem = self.problem = LocalProblem(self.model, results, self._site.surroundings, statistics.rates)
+        problem = self.problem = LocalProblem(self.model, results, statistics.rates)
         estimate = problem.estimate(settings.goal, statistics.worst, round.brokers)
         climber = LocalClimber(estimate, settings, problem.destinations())
         members = statistics.members if settings.goal.cost.function is GoalFunction.AVERAGE else 1
@@ -241,7 +239,7 @@ class SnapshotOptimiser(QueryOptimiser):
         """At the registry: send the snapshot to all that host operators."""
         registry = self._site.registry_link.local_registry
         assert registry is not None
-        discard(self.estimates.operators, lambda name: not registry.has(name))
+        self.estimates.forget(lambda name: not registry.has(name))
         self._period += 1
         snapshot = planning_snapshot(registry, self._period, self.estimates)
         if snapshot is not None:
@@ -250,10 +248,9 @@ class SnapshotOptimiser(QueryOptimiser):
 
     def _weigh(self, snapshot: PlanningSnapshot, sender: Address) -> None:
         """Weigh the rules on this node's operators, and propose the best."""
-        settings, sites, delay = self.settings, snapshot.sites, self._site.surroundings.delay
-        matrix = [[delay(one, other) for other in sites] for one in sites]
+        settings, sites = self.settings, snapshot.sites
         here = sites.index(self.node.address)
-        placement = self._with_arrivals(snapshot, here).placement(Sites(matrix))
+        placement = self._with_arrivals(snapshot, here).placement()
         estimate = PlacementEstimate(settings.goal, placement)
         if here not in critical_sites(estimate):
             return

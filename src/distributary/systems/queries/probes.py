@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
+from distributary.systems.queries.links import LinkEstimate
 from distributary.systems.queries.node_model import ReaderInfo
 from distributary.systems.queries.statistics import StatisticsManager
 
@@ -37,6 +38,8 @@ class ProbeRequest(NamedTuple):
     """Streams that they read from there."""
     readers: tuple[str, ...]
     """Operators there that read their streams, where it matters of how many queries these are."""
+    links: tuple[Address, ...]
+    """Nodes to which the latencies are asked for, where they matter."""
 
 
 class StreamUsage(NamedTuple):
@@ -56,6 +59,8 @@ class Uplink(NamedTuple):
     """The nodes between it and the root, which comes last."""
     shares: tuple[int, ...]
     """How much of each source is asked for at the node and below."""
+    hops: tuple[float, ...]
+    """Seconds that a message takes on each link from the node up to the root, where they matter."""
 
 
 class ProbeReply(NamedTuple):
@@ -67,6 +72,9 @@ class ProbeReply(NamedTuple):
     """In each tree asked about; None where that is not known now."""
     published: tuple[StreamUsage, ...]
     readers: tuple[ReaderInfo, ...]
+    speed: float
+    """Cycles a second of its processor."""
+    links: tuple[tuple[Address, LinkEstimate], ...]
 
 
 PROBE_MESSAGES = (ProbeRequest, ProbeReply)
@@ -140,9 +148,11 @@ class Prober:
         sources = self._sources()
         allowed = dict.fromkeys((self.node.address, *destinations, *(exchanged if near else ())))
         requests = {}
-        for site in dict.fromkeys((*allowed, *exchanged)):
+        sites = dict.fromkeys((*allowed, *exchanged))
+        links = tuple(sites) if self._model.by_path else ()
+        for site in sites:
             published, readers = exchanged.get(site, ((), ()))
-            requests[site] = ProbeRequest(self._period, sources, tuple(published), tuple(readers))
+            requests[site] = ProbeRequest(self._period, sources, tuple(published), tuple(readers), links)
         by_path = self._model.by_path and not self._model.total_names
         self._results = ProbeResults(tuple(allowed), requests, by_path)
         self.node.wake_after(self._settings.window, "flow answers", self._period)
@@ -216,10 +226,16 @@ class Prober:
                 shares = sorted(model.shares_by_node(unit.name).items())
                 read_at = tuple(each for each in shares if each[0] != sender)
                 published.append(StreamUsage(unit.name, unit.rates.items, unit.rates.bytes, read_at))
-        totals = model.told_totals(statistics.flows(), statistics.period)
-        uplinks = tuple(self._uplink(tree, sources) for tree, sources in message.sources)
-        readers = tuple(model.reader_infos(message.readers))
-        self._model.offer(sender, ProbeReply(message.period, totals, uplinks, tuple(published), readers))
+        reply = ProbeReply(
+            message.period,
+            model.told_totals(statistics.flows(), statistics.period),
+            tuple(self._uplink(tree, sources) for tree, sources in message.sources),
+            tuple(published),
+            tuple(model.reader_infos(message.readers)),
+            model.speed,
+            model.links().of(self.node.address, message.links),
+        )
+        self._model.offer(sender, reply)
 
     def answer_deferred(self) -> None:
         """A round is over here: answer the probes that came before."""
@@ -230,4 +246,7 @@ class Prober:
     def _uplink(self, tree: int, sources: tuple[str, ...]) -> Uplink | None:
         above = self._statistics.above(tree)
         shares = self._statistics.shares.get(tree, {})
-        return None if above is None else Uplink(above, tuple(shares.get(source, 0) for source in sources))
+        if above is None:
+            return None
+        asked = tuple(shares.get(source, 0) for source in sources)
+        return Uplink(above, asked, self._statistics.hops(tree))

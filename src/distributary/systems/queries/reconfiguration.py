@@ -121,6 +121,8 @@ class Reconfiguration:
         spec = self._require(operator).spec
         if isinstance(spec.operation, Union):
             return operator
+        if self._engine.queue.waits(operator):
+            return None  # the union has given it what it has not processed
         splitting, above = splitting_of(spec.operation, *spec.schemas), spec.inputs[0]
         if len(spec.inputs) != 1 or splitting is None or splitting.keys is not None:
             return None

@@ -2,12 +2,7 @@
 
 Rules:
 
-- A source gets a root broker (`source_trees`). All sources of one root broker share a tree, and there are at
-  most `most_trees` trees. When a root broker is removed, another is chosen in its place, and all members of
-  the tree are told their parents.
-- Now and then the sources of a tree are moved to another that has nearly the same members (003, 5.2). The
-  registry knows the members of all trees, so it compares them as they are, and needs no Bloom filters.
-- A node that wants a stream of a tree joins it once.
+- `source_registry` has the sources and their trees.
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
   again; the rest begins at the node of its client.
 - The location of a stream changes with every move of its operator; the highest version counts.
@@ -22,27 +17,21 @@ Cost: a withdrawal costs a message to each broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from distributary.filters.topic import TopicFilter
-from distributary.flow import Catalogue, Query, Source
+from distributary.flow import Catalogue, Query
 from distributary.flow.catalogue import Sharing
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
+from distributary.systems.queries.links import LinkReport
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
-from distributary.systems.queries.source_trees import SourceFeed, SourceTree, best_root, mergeable
-
-Send = Callable[[Address, Message], None]
-
-
-class MergeCheck(NamedTuple):
-    """It is time to look for trees that share so many members; the registry sends this to itself."""
-
-    likeness: float
+from distributary.systems.queries.source_registry import MergeCheck, Send, SourceRegistry
+from distributary.systems.queries.source_trees import SourceTree
 
 
 class RegistryState(NamedTuple):
@@ -57,7 +46,7 @@ class RegistryState(NamedTuple):
     nodes: tuple[Address, ...]
 
 
-class QueryRegistry:
+class QueryRegistry(SourceRegistry):
     """The registry; a layer of one node, whose address all know.
 
     `send` sends a message to a node. With a standby, messages come from its log by `handle`, and `submit` is
@@ -67,28 +56,17 @@ class QueryRegistry:
     def __init__(
         self, node: Node, around: Surroundings, send: Send, submit: Callable[[Message], None] | None = None
     ) -> None:
-        self.surroundings = around
+        super().__init__(node, around, send)
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
         self.specs: dict[str, OperatorSpec] = {}
         """All operators that run, as they were before they were divided."""
-        self.sources: dict[str, Source] = {}
         self.queries: dict[str, Query] = {}
         """Those that are registered, and what is left of those that were withdrawn."""
         self.clients: dict[str, Address] = {}
         """The node of the client of each registered query."""
-        self.locations: dict[str, StreamLocation] = {}
-        self.trees: list[SourceTree] = []
         self.divisions: list[messages.DivisionReport] = []
         """Operators that have been divided, in order."""
-        self.removed: set[Address] = set()
-        """Brokers that have been removed: nothing is placed there."""
-        self.merged = 0
-        """How many trees had their sources moved to another."""
-        self._spent: dict[Address, float] = {}
-        """The bandwidth of root brokers that their sources take."""
-        self._feeds: dict[str, SourceFeed] = {}
-        """The proxy and volume of each source."""
         self._remnants: dict[str, Query] = {}
         """Queries that were withdrawn and are still read, as they were."""
         self._generations: Counter[str] = Counter()
@@ -97,12 +75,11 @@ class QueryRegistry:
         self._tables: tuple[dict[Any, Any], ...] = (
             *(self.runs, self.specs, self.sources, self.queries, self.clients, self.locations),
             *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
+            *(self.links.known, self.speeds),
         )
         """What a standby is given as it is; never assigned anew."""
         self._offered: dict[SubscriptionKey, dict[str, str]] = {}
         """The streams that subscriptions were told of, and those that are computed in their place."""
-        self._nodes: set[Address] = {*around.brokers, node.address}
-        self._send = send
         self._submit = submit or (lambda message: self.handle(message, node.address))
         self.handlers: dict[type, Callable[[Any, Address], None]] = {
             messages.RegisterSource: self._register_source,
@@ -114,6 +91,7 @@ class QueryRegistry:
             messages.DivisionReport: self._division_report,
             messages.JoinTree: self._join_tree,
             messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
+            LinkReport: self._link_report,
             MergeCheck: self._merge_check,
         }
         for kind in self.handlers if submit is None else ():
@@ -150,98 +128,9 @@ class QueryRegistry:
         """All sources and queries."""
         return Catalogue(self.sources.values(), self.queries.values())
 
-    def _refuse(self, to: Address, name: str, reason: str) -> None:
-        self._send(to, messages.RegistrationRefusal(name, reason))
-
-    # Sources
-
-    def _register_source(self, message: messages.RegisterSource, sender: Address) -> None:
-        source, proxy, volume = message
-        if source.name in self.sources:
-            self._refuse(sender, source.name, "there is a source of this name already")
-            return
-        used = [self.trees[number].root for number in self._used_trees()]
-        full = len(used) >= self.surroundings.most_trees
-        self._feeds[source.name] = SourceFeed(proxy, volume)
-        root = self._root_for([source.name], used if full else self._brokers() or [proxy])
-        roots = [tree.root for tree in self.trees]
-        if root not in roots:
-            self.trees.append(SourceTree(root))
-            roots.append(root)
-        self.sources[source.name] = source
-        self.locations[source.name] = StreamLocation(root, roots.index(root))
-        self._announce_root(source.name)
-
-    def _brokers(self) -> list[Address]:
-        """The brokers that have not been removed."""
-        return [broker for broker in self.surroundings.brokers if broker not in self.removed]
-
-    def _used_trees(self) -> list[int]:
-        """The trees that have sources."""
-        return sorted({tree for name in self.sources if (tree := self.locations[name].tree) is not None})
-
-    def _sources_of(self, tree: int) -> list[str]:
-        return [name for name in self.sources if self.locations[name].tree == tree]
-
-    def _root_for(self, sources: Sequence[str], brokers: Iterable[Address]) -> Address:
-        feeds = [self._feeds[name] for name in sources]
-        root = best_root(feeds, brokers, self.surroundings, self._spent)
-        self._spent[root] = self._spent.get(root, 0.0) + sum(feed.volume for feed in feeds)
-        return root
-
-    def _announce_root(self, source: str) -> None:
-        location, proxy = self.locations[source], self._feeds[source].proxy
-        for address in dict.fromkeys((location.host, proxy)):
-            self._send(address, messages.SourceRoot(self.sources[source], location, proxy))
-
-    def _join_tree(self, message: messages.JoinTree, sender: Address) -> None:
-        tree = self.trees[message.tree]
-        if sender != tree.root:  # a root may ask before it has heard that it is one
-            parent = tree.join(sender, self.surroundings)
-            self._send(sender, messages.TreeParent(message.tree, parent))
-
-    def remove_node(self, removed: Address) -> None:
-        """Place nothing at a node any more; those below it in a tree get other parents, or another root."""
-        self.removed.add(removed)
-        for number, tree in enumerate(self.trees):
-            lost_root = tree.root == removed
-            told = self._replace_root(number) if lost_root else tree.remove(removed, self.surroundings)
-            for node in told:
-                self._send(node, messages.TreeParent(number, tree.parents[node]))
-
-    def _replace_root(self, number: int) -> list[Address]:
-        """Choose another root broker of a tree; returns the members, whose ways have changed."""
-        tree, names = self.trees[number], self._sources_of(number)
-        root = self._root_for(names, tree.root_candidates(self._brokers()))
-        members = tree.replace_root(root, self.surroundings)
-        for name in names:
-            self.locations[name] = self.locations[name]._replace(host=root)
-            self._announce_root(name)
-        return members
-
     def _time_to_merge(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
         self._submit(MergeCheck(regrouping.likeness))
-
-    def _merge_check(self, message: MergeCheck, sender: Address) -> None:
-        volumes = {
-            number: sum(self._feeds[name].volume for name in self._sources_of(number))
-            for number in self._used_trees()
-        }
-        pair = mergeable(self.trees, volumes, message.likeness, self.surroundings, self._spent)
-        if pair is not None:
-            self.merge(*pair)
-
-    def merge(self, number: int, into: int) -> None:
-        """Move the sources of a tree to another; their readers hear of it from above."""
-        self.merged += 1
-        former, root = self.trees[number].root, self.trees[into].root
-        for name in self._sources_of(number):
-            volume = self._feeds[name].volume
-            self._spent[former] = self._spent.get(former, 0.0) - volume
-            self._spent[root] = self._spent.get(root, 0.0) + volume
-            self.locations[name] = StreamLocation(root, into, self.locations[name].version + 1)
-            self._announce_root(name)
 
     # Queries
 

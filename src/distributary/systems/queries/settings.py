@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,7 @@ from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.optimiser import BATCH
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
 from distributary.systems.queries.local_goals import is_local
+from distributary.systems.queries.source_trees import ParentPreference
 
 Addresses = Sequence[Address]
 
@@ -27,22 +28,21 @@ class Regrouping:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is known of the network below."""
+    """What is known of the network below before anything is measured."""
 
-    latency: Callable[[Address, Address], float] = lambda one, other: 1.0
-    """Seconds from one node to another."""
-    bandwidth: Mapping[Address, float] = field(default_factory=dict)
-    """Bytes a second that a broker can send."""
     brokers: Addresses = ()
-    """The nodes that can be a root broker."""
+    """The nodes that can be a root broker, and that measure the links between them."""
+    bandwidth: Mapping[Address, float] = field(default_factory=dict)
+    """Bytes a second that a broker may send, where that is less than it can."""
     most_trees: int = 4
     fanout: int = 4
+    """How many children a node has in a tree, at most."""
+    prefer: ParentPreference | None = None
+    """By what a node's parent in a tree is chosen; where not given, by the goal."""
+    probing: float = 30.0
+    """Seconds between measurements of links."""
     regrouping: Regrouping | None = None
     """How trees of sources are merged, if they are."""
-
-    def delay(self, one: Address, other: Address) -> float:
-        """Seconds from one node to another, which may be the same."""
-        return 0.0 if one == other else self.latency(one, other)
 
 
 @dataclass(frozen=True)

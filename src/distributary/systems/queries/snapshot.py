@@ -2,7 +2,9 @@
 
 Rules:
 
-- Sites are the brokers in the order of their addresses. Trees are those of the sources; a broker that is not
+- Sites are the brokers in the order of their addresses. What they have measured of the links between them and
+  their processors' speeds are as they reported them to the registry.
+- Trees are those of the sources; a broker that is not
   a member is taken to be where it would join.
 - Selectivity is measured against all that an operator's inputs give out, though a filter is sent only what
   passes it: the network filters on the way (`SiteNetwork.filtering`). What an item costs a filter is measured
@@ -19,8 +21,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
@@ -77,6 +80,12 @@ class PlanningSnapshot(NamedTuple):
     operators: tuple[OperatorRecord, ...]
     queries: tuple[graph.PlannedQuery, ...]
     hosts: tuple[int, ...]
+    latency: tuple[tuple[float, ...], ...]
+    """Milliseconds between sites, as these have measured them."""
+    bandwidth: tuple[tuple[float, ...], ...]
+    """Bytes a second between sites."""
+    speed: tuple[float, ...]
+    """Cycles a millisecond of the sites' processors."""
 
     def root(self, tree: int) -> Address:
         """The root broker of a tree."""
@@ -87,9 +96,10 @@ class PlanningSnapshot(NamedTuple):
         operators = tuple(record.operator() for record in self.operators)
         return graph.QueryWorkload(self.sources, operators, self.queries)
 
-    def placement(self, sites: Sites) -> Placement:
+    def placement(self) -> Placement:
         """The problem as the planner takes it."""
-        network = SiteNetwork(sites, tuple(Tree(parents) for parents in self.trees), filtering=True)
+        trees = tuple(Tree(parents) for parents in self.trees)
+        network = SiteNetwork(Sites(self.latency, self.bandwidth), trees, self.speed, filtering=True)
         return Placement(self.workload(), network, self.hosts)
 
 
@@ -105,13 +115,21 @@ class RateEstimates:
     """Estimated rates of sources and operators, from all counts so far.
 
     Counts over a long time change an estimate more than counts over a short one: `memory` is how many seconds
-    of counting weigh as much as all before.
+    of counting weigh as much as all before. What was counted for less than that so far weighs less.
+
+    >>> estimates = RateEstimates(memory=10.0)
+    >>> for seconds, items in ((0.1, 3), (9.9, 27)):
+    ...     estimates.add_source(TrafficCounts("feed", seconds, items, 0, 0, 0, 0.0))
+    >>> round(estimates.sources["feed"].items, 6)
+    3.0
     """
 
     def __init__(self, memory: float) -> None:
         self.memory = memory
         self.sources: dict[str, TrafficRates] = {}
         self.operators: dict[str, TrafficRates] = {}
+        self._seconds: dict[str, float] = {}
+        """For how long each that is not counted for as long as the memory has been counted."""
 
     def add_source(self, counts: TrafficCounts) -> None:
         """Take in what a root broker has counted of a source."""
@@ -128,11 +146,22 @@ class RateEstimates:
             rates = rates._replace(work=known.work * growth)
         self._add(self.operators, counts, rates)
 
+    def forget(self, is_gone: Callable[[str], bool]) -> None:
+        """Keep nothing of operators that are gone."""
+        gone = [name for name in self.operators if is_gone(name)]
+        for name in gone:
+            del self.operators[name]
+            self._seconds.pop(name, None)
+
     def _add(self, known: dict[str, TrafficRates], counts: TrafficCounts, rates: TrafficRates) -> None:
-        before = known.get(counts.name, rates)
-        share = counts.seconds / (counts.seconds + self.memory)
+        name, seconds = counts.name, counts.seconds
+        before = known.get(name, rates)
+        counted = self._seconds.pop(name, self.memory if name in known else 0.0)
+        if counted + seconds < self.memory:
+            self._seconds[name] = counted + seconds
+        share = seconds / (seconds + counted)
         both = zip(before, rates, strict=True)
-        known[counts.name] = TrafficRates(*(old + share * (new - old) for old, new in both))
+        known[name] = TrafficRates(*(old + share * (new - old) for old, new in both))
 
     def statistics(self, operators: Iterable[SharedOperator], runs: Mapping[str, str]) -> WorkloadStatistics:
         """What operators make of what is offered to them, whether or not it was filtered on the way.
@@ -197,7 +226,19 @@ def planning_snapshot(registry: QueryRegistry, period: int, rates: RateEstimates
         for one, host in zip(workload.operators, hosts, strict=True)
     )
     shapes = tuple(_shape(tree, numbers, registry) for tree in registry.trees)
-    return PlanningSnapshot(period, sites, shapes, workload.sources, records, workload.queries, hosts)
+    links = registry.links
+    return PlanningSnapshot(
+        period,
+        sites,
+        shapes,
+        workload.sources,
+        records,
+        workload.queries,
+        hosts,
+        tuple(map(tuple, links.milliseconds(sites))),
+        tuple(map(tuple, links.bandwidths(sites))),
+        tuple(registry.speeds.get(site, inf) / 1000 for site in sites),
+    )
 
 
 def _with_divisions(workload: graph.QueryWorkload, registry: QueryRegistry) -> graph.QueryWorkload:
@@ -220,5 +261,5 @@ def _shape(tree: SourceTree, numbers: Mapping[Address, int], registry: QueryRegi
     whole = SourceTree(tree.root, dict(tree.parents))
     for site in numbers:
         if site != tree.root:
-            whole.join(site, registry.surroundings)
+            whole.join(site, registry.parent_choice)
     return tuple(NO_PARENT if site == tree.root else numbers[whole.parents[site]] for site in numbers)

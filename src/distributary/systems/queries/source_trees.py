@@ -4,7 +4,8 @@ Rules:
 
 - The root broker of a source is the nearest to its proxy among the brokers with bandwidth left for its
   volume, where volume on little bandwidth counts as distance.
-- The parent of a new member is the nearest member that has room. Parents change only when a node is removed.
+- The parent of a new member is chosen among those that have room by what the goal asks for: the nearest, the
+  one with the least time from the root, or the one with the fewest children.
 - When the root is removed, another broker takes its place, chosen as for all its sources together.
 - Of two trees with nearly the same members one is enough: the one whose root has bandwidth left for the
   other's sources, and the more volume.
@@ -14,16 +15,15 @@ Cost: linear in the members, for each who joins or leaves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from enum import Enum
+from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.systems.queries.settings import Surroundings
-
-BANDWIDTH = 1e6
-"""Bytes a second of a broker whose bandwidth is not given."""
+from distributary.plan.goal.expression import Goal, SystemCost, names_in
+from distributary.systems.queries.links import LinkTable
 
 
 @dataclass
@@ -40,11 +40,26 @@ class SourceTree:
         """The root and all others."""
         return {self.root, *self.parents}
 
-    def join(self, node: Address, surroundings: Surroundings) -> Address:
+    def children(self, node: Address) -> int:
+        """How many nodes are right below a member."""
+        return sum(parent == node for parent in self.parents.values())
+
+    def path(self, node: Address) -> list[Address]:
+        """The members from one to the root, both included.
+
+        >>> SourceTree(1, {2: 1, 3: 2}).path(3)
+        [3, 2, 1]
+        """
+        found = [node]
+        while found[-1] != self.root:
+            found.append(self.parents[found[-1]])
+        return found
+
+    def join(self, node: Address, choice: ParentChoice) -> Address:
         """Make a node a member, if it is none; returns its parent."""
         self.idle.discard(node)
         if node not in self.parents:
-            self.parents[node] = self._nearest([self.root, *self.parents], node, surroundings)
+            self.parents[node] = choice.best(self, [self.root, *self.parents], node)
         return self.parents[node]
 
     def retire(self, node: Address) -> None:
@@ -55,13 +70,13 @@ class SourceTree:
             for one in free:
                 self.parents.pop(one, None)
 
-    def remove(self, node: Address, surroundings: Surroundings) -> list[Address]:
+    def remove(self, node: Address, choice: ParentChoice) -> list[Address]:
         """Take a member out; returns those that were below it: their way to the root has changed."""
         self.idle.discard(node)
         if self.parents.pop(node, None) is None:
             return []
         below = self._below(node)
-        self._adopt(node, [one for one in (self.root, *self.parents) if one not in below], surroundings)
+        self._adopt(node, [one for one in (self.root, *self.parents) if one not in below], choice)
         return below
 
     def root_candidates(self, brokers: Iterable[Address]) -> list[Address]:
@@ -72,19 +87,13 @@ class SourceTree:
         """
         return [broker for broker in brokers if self.parents.get(broker, self.root) == self.root]
 
-    def replace_root(self, root: Address, surroundings: Surroundings) -> list[Address]:
+    def replace_root(self, root: Address, choice: ParentChoice) -> list[Address]:
         """Put another root in the place of a removed one; returns the members: all ways have changed."""
         removed, self.root = self.root, root
         self.parents.pop(root, None)
         self.idle.discard(root)
-        self._adopt(removed, [root, *self._below(root)], surroundings)
+        self._adopt(removed, [root, *self._below(root)], choice)
         return list(self.parents)
-
-    def _nearest(self, members: Sequence[Address], node: Address, surroundings: Surroundings) -> Address:
-        """The nearest of some members that has room for a child; the root if none has."""
-        taken = list(self.parents.values())
-        able = [one for one in members if taken.count(one) < surroundings.fanout] or [self.root]
-        return min(able, key=lambda one: (surroundings.latency(one, node), one))
 
     def _below(self, node: Address) -> list[Address]:
         """The members whose way to the root leads by a node."""
@@ -93,11 +102,64 @@ class SourceTree:
             found += [child for child, parent in self.parents.items() if parent == one]
         return found[1:]
 
-    def _adopt(self, removed: Address, members: list[Address], surroundings: Surroundings) -> None:
+    def _adopt(self, removed: Address, members: list[Address], choice: ParentChoice) -> None:
         """Give those right below a removed node parents among members, or those who have such by now."""
         for orphan in [node for node, parent in self.parents.items() if parent == removed]:
-            self.parents[orphan] = self._nearest(members, orphan, surroundings)
+            self.parents[orphan] = choice.best(self, members, orphan)
             members += [orphan, *self._below(orphan)]
+
+
+class ParentPreference(Enum):
+    """By what a node's parent is chosen (003, section 5.1.3)."""
+
+    NEAREST = "the nearest member"
+    SHORTEST_PATH = "the member by which the way from the root takes the least time"
+    FEWEST_CHILDREN = "the member with the fewest children, and of those the nearest"
+
+
+def preference_of(goal: Goal | None) -> ParentPreference:
+    """The preference that serves a goal.
+
+    >>> from distributary.plan.queries.goals import LATENCY, parse_query_goal
+    >>> preference_of(parse_query_goal(LATENCY)).name
+    'SHORTEST_PATH'
+    """
+    if goal is None:
+        return ParentPreference.NEAREST
+    metrics = (goal.cost, *(constraint.metric for constraint in goal.constraints))
+    values = [metric.value if isinstance(metric, SystemCost) else metric for metric in metrics]
+    named = {name for value in values for name in names_in(value)}
+    if "fanout" in named or "node delay" in named:
+        return ParentPreference.FEWEST_CHILDREN
+    return ParentPreference.SHORTEST_PATH if "latency" in named else ParentPreference.NEAREST
+
+
+class ParentChoice(NamedTuple):
+    """How the parent of a node is chosen: among members that have room for a child."""
+
+    links: LinkTable
+    fanout: int
+    prefer: ParentPreference = ParentPreference.NEAREST
+
+    def best(self, tree: SourceTree, members: Sequence[Address], node: Address) -> Address:
+        """The best of some members; the root if none has room."""
+        able = [one for one in members if tree.children(one) < self.fanout] or [tree.root]
+
+        def worth(one: Address) -> tuple[float, float, Address]:
+            distance = self.links.latency(one, node)
+            match self.prefer:
+                case ParentPreference.NEAREST:
+                    return distance, 0.0, one
+                case ParentPreference.SHORTEST_PATH:
+                    return self.path_latency(tree, one) + distance, distance, one
+                case ParentPreference.FEWEST_CHILDREN:
+                    return tree.children(one), distance, one
+
+        return min(able, key=worth)
+
+    def path_latency(self, tree: SourceTree, node: Address) -> float:
+        """Seconds from the root of a tree to a member."""
+        return sum(self.links.latency(above, below) for below, above in pairwise(tree.path(node)))
 
 
 class SourceFeed(NamedTuple):
@@ -110,21 +172,20 @@ class SourceFeed(NamedTuple):
 def best_root(
     feeds: Sequence[SourceFeed],
     brokers: Iterable[Address],
-    surroundings: Surroundings,
-    spent: Mapping[Address, float],
+    links: LinkTable,
+    left: Callable[[Address], float],
 ) -> Address:
-    """The best of some brokers as the root of sources, given the bandwidth that brokers have spent already.
+    """The best of some brokers as the root of sources, given the bandwidth that each has left.
 
-    >>> best_root([SourceFeed(1, 10.0)], [1, 2, 3], Surroundings(bandwidth={1: 5.0}), {})
+    >>> best_root([SourceFeed(1, 10.0)], [1, 2, 3], LinkTable(), {1: 5.0, 2: 50.0, 3: 50.0}.__getitem__)
     2
     """
     volume = sum(feed.volume for feed in feeds)
 
     def worth(broker: Address) -> tuple[bool, float, Address]:
-        left = surroundings.bandwidth.get(broker, BANDWIDTH) - spent.get(broker, 0.0)
-        distance = sum(surroundings.delay(proxy, broker) for proxy, _ in feeds)
-        full = left <= volume
-        return full, distance + (0.0 if full else volume / left), broker
+        distance = sum(links.latency(proxy, broker) for proxy, _ in feeds)
+        full = left(broker) <= volume
+        return full, distance + (0.0 if full else volume / left(broker)), broker
 
     return min(brokers, key=worth)
 
@@ -133,24 +194,22 @@ def mergeable(
     trees: Sequence[SourceTree],
     volumes: Mapping[int, float],
     likeness: float,
-    surroundings: Surroundings,
-    spent: Mapping[Address, float],
+    left: Callable[[Address], float],
 ) -> tuple[int, int] | None:
     """The tree to give up, and the one to keep, of the two that are most alike; None if none are.
 
-    `volumes` has the bytes a second of the sources of each tree that has any.
+    `volumes` has the bytes a second of the sources of each tree that has any, `left` gives the bandwidth that
+    a broker has left.
 
     >>> trees = [SourceTree(1, {2: 1, 3: 1}), SourceTree(2, {1: 2, 3: 2}), SourceTree(3)]
-    >>> mergeable(trees, {0: 10.0, 1: 20.0, 2: 5.0}, 0.8, Surroundings(), {})
+    >>> mergeable(trees, {0: 10.0, 1: 20.0, 2: 5.0}, 0.8, lambda broker: 100.0)
     (0, 1)
     """
     found = []
     for one, other in permutations(volumes, 2):
         mine, theirs = trees[one].members, trees[other].members
         alike = len(mine & theirs) / len(mine | theirs)
-        root = trees[other].root
-        left = surroundings.bandwidth.get(root, BANDWIDTH) - spent.get(root, 0.0)
-        if alike >= likeness and left > volumes[one]:
+        if alike >= likeness and left(trees[other].root) > volumes[one]:
             found.append((alike, volumes[other], one, other))
     best = max(found, default=None)
     return None if best is None else best[2:]

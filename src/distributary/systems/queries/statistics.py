@@ -140,6 +140,16 @@ class StatisticsManager:
             return None
         return () if tree.position.parent is None else (tree.position.parent, *tree.down.above)
 
+    def hops(self, number: int) -> tuple[float, ...]:
+        """How long a message takes from the parent in a tree, from the node above that to it, and so on.
+
+        Nothing where the goal does not ask for it.
+        """
+        tree = self._trees[number]
+        if tree.position.parent is None or tree.down is None or not self.model.by_path:
+            return ()
+        return (self.model.links().latency(tree.position.parent, self.node.address), *tree.down.hops)
+
     def critical(self) -> bool:
         """Whether the system's cost depends on this node."""
         cost = self.cost
@@ -237,7 +247,7 @@ class StatisticsManager:
         worst, reports = self._worst(number), tree.reports.values()
         total = (self._contribution if number == 0 else 0.0) + sum(report.total for report in reports)
         if tree.position.parent is None:
-            nothing_above = DownwardStatistics(self.period, number, (), worst, total, 0.0, (), (), ())
+            nothing_above = DownwardStatistics(self.period, number, (), worst, total, 0.0, (), (), (), ())
             self._take_down(number, nothing_above)
             return
         own = self._own_values(number)
@@ -307,6 +317,7 @@ class StatisticsManager:
             path_cost=self.path_cost(number) or 0.0,
             rates=tuple(self.rates[stream] for stream in sorted(demand & self.rates.keys())),
             above=self.above(number) or (),
+            hops=self.hops(number),
             siblings=tuple(one for one in tree.position.children if one != child),
         )
 

@@ -1,0 +1,149 @@
+"""The measurements of a node: round trips to other brokers, by probes (`links` has what is known of links).
+
+Rules:
+
+- A node sends probes to the other brokers, and each is echoed at once. A probe carries the time at which it
+  was sent, by the sender's own clock, and the echo returns it: so only round trips are measured, and no two
+  clocks need agree. A latency is half of the median of the last round trips.
+- After the echo of a short probe a long one is sent; one at a time, so that they do not hold each other up.
+  What the shortest round trip of long probes takes more than that of short ones is the time that the
+  additional bytes took: that gives the bandwidth from here to there, as far as it is free. Where it is no
+  more than short round trips differ among themselves, the bandwidth is more than can be measured so, and
+  is infinite.
+- Probes and echoes are not sent again when they are lost: that would only add to the time. Of echoes that
+  come twice the first counts.
+- At most `MOST_PROBED` brokers are probed in a period, in turn.
+- What has changed by more than `CHANGED` is reported to the registry, which chooses roots and parents by it.
+
+Cost: four messages for each broker probed in a period, and a report where something has changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from math import inf
+from statistics import median
+
+from distributary.overlay.node import Address, Node
+from distributary.overlay.periodic import set_periodic_alarm
+from distributary.systems.queries.links import LinkEcho, LinkEstimate, LinkProbe, LinkReport
+from distributary.systems.queries.registry_failover import RegistryLink
+
+SAMPLES = 8
+"""How many of the last round trips count."""
+PADDING = bytes(1024)
+"""What a long probe carries more than a short one."""
+MOST_PROBED = 32
+CHANGED = 0.2
+"""The share by which an estimate changes before the registry is told."""
+
+
+class RoundTrips:
+    """The last round trips to one node, in seconds.
+
+    >>> trips = RoundTrips()
+    >>> for seconds in (0.2, 0.4, 0.2):
+    ...     trips.add(seconds, long=False)
+    >>> trips.add(1.224, long=True)
+    >>> trips.estimate()
+    LinkEstimate(latency=0.1, bandwidth=1000.0)
+    """
+
+    def __init__(self) -> None:
+        self._short: deque[float] = deque(maxlen=SAMPLES)
+        self._long: deque[float] = deque(maxlen=SAMPLES)
+
+    def add(self, seconds: float, *, long: bool) -> None:
+        """An echo has come after so many seconds."""
+        (self._long if long else self._short).append(seconds)
+
+    def estimate(self) -> LinkEstimate | None:
+        """The link, once an echo of a short probe has come."""
+        if not self._short:
+            return None
+        usual, least = median(self._short), min(self._short)
+        bandwidth = inf
+        if self._long and (more := min(self._long) - least) > usual - least and more > 0:
+            bandwidth = round(len(PADDING) / more, 3)
+        return LinkEstimate(usual / 2, bandwidth)
+
+
+class LinkMeter:
+    """The measurements of one node."""
+
+    def __init__(
+        self, registry: RegistryLink, brokers: Iterable[Address], period: float, speed: float
+    ) -> None:
+        self._node: Node = registry.connections.node
+        self._registry = registry
+        self._speed = speed
+        self._others = [one for one in brokers if one != self._node.address]
+        self._trips: dict[Address, RoundTrips] = {}
+        self._told: dict[Address, LinkEstimate] = {}
+        """What the registry was told last."""
+        self._turn = 0
+        self._under_way: set[tuple[Address, LinkEcho]] = set()
+        """Nodes, and the echoes that are expected from them."""
+        self._long_turns: deque[Address] = deque()
+        """Nodes that a long probe is due to, the first of which it is under way to."""
+        self._node.handle(LinkProbe, self._probe)
+        self._node.handle(LinkEcho, self._echo)
+        if self._others:
+            set_periodic_alarm(self._node, "flow probe links", period, self.probe, delay=1.0)
+            self._node.at_alarm("flow report links", lambda about: self._report())
+            self._node.at_start(self.probe)
+
+    def links(self) -> dict[Address, LinkEstimate]:
+        """What is known of the links to other nodes."""
+        found = {other: trips.estimate() for other, trips in self._trips.items()}
+        return {other: estimate for other, estimate in found.items() if estimate is not None}
+
+    def probe(self) -> None:
+        """Probe the brokers whose turn it is; what they answer within the shortest retry is reported."""
+        there = [one for one in self._others if one not in self._registry.connections.removed]
+        first = self._turn = self._turn % max(1, len(there))
+        probed = (*there[first:], *there[:first])[:MOST_PROBED]
+        self._turn += len(probed)
+        self._under_way.clear()
+        self._long_turns.clear()
+        for other in probed:
+            self._send(other)
+        self._node.wake_after(self._registry.connections.timeout, "flow report links")
+
+    def _send(self, other: Address, padding: bytes = b"") -> None:
+        probe = LinkProbe(self._node.now, padding)
+        self._under_way.add((other, LinkEcho(probe.sent, bool(padding))))
+        self._node.send(other, probe)
+
+    def _probe(self, message: LinkProbe, sender: Address) -> None:
+        if sender not in self._registry.connections.removed:
+            self._node.send(sender, LinkEcho(message.sent, bool(message.padding)))
+
+    def _echo(self, message: LinkEcho, sender: Address) -> None:
+        if (sender, message) not in self._under_way:
+            return
+        self._under_way.discard((sender, message))
+        sent, long = message
+        self._trips.setdefault(sender, RoundTrips()).add(self._node.now - sent, long=long)
+        if long:
+            self._long_turns.popleft()
+        else:
+            self._long_turns.append(sender)
+        if self._long_turns and (long or len(self._long_turns) == 1):
+            self._send(self._long_turns[0], PADDING)
+
+    def _report(self) -> None:
+        news = {other: link for other, link in self.links().items() if self._is_news(other, link)}
+        if news or not self._told:
+            self._told.update(news)
+            self._registry.send(LinkReport(self._speed, tuple(news.items())))
+
+    def _is_news(self, other: Address, link: LinkEstimate) -> bool:
+        told = self._told.get(other)
+        if told is None:
+            return True
+        return any(
+            abs(new - old) > CHANGED * old if old < inf else new < inf
+            for old, new in zip(told, link, strict=True)
+        )
