@@ -87,6 +87,40 @@ def test_rates_bandwidths_clients_and_a_goal_of_its_own(
     assert "planned: 0" in capsys.readouterr().out
 
 
+TOLLS = """
+[metric.toll]
+links = [[0, 4, 9], [1, 0, 2], [1, 1, 0]]
+[metric.rent]
+sites = {a = 1, b = 5, c = 2}
+"""
+
+
+def test_metrics_of_ones_own_are_named_by_goals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, SITES + TOLLS)
+    assert main(["plan", file, "--goal", "minimise aggregate(SUM, toll, BROKERS)"]) == 0
+    assert "planned: 6" in capsys.readouterr().out, "a to b for 4, from there to c for 2"
+    assert main(["plan", file, "--goal", "minimise aggregate(SUM, toll + rent * fanout, BROKERS)"]) == 0
+    assert "planned: 11" in capsys.readouterr().out, "4 + 5 and 2; the root has no link, and so no cost"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("[1, 1, 0]]", "]", "toll must have 3 rows of 3 numbers"),
+        ("b = 5, ", "", "[metric.rent] has no value for site 'b'"),
+        ("b = 5", "d = 5", "[metric.rent]: there is no site 'd'"),
+        ("sites =", "symmetric = false #", "[metric.rent]: expected either `links` or `sites`"),
+        ("links = [", "symmetric = true\nlinks = [", "toll from 'a' to 'b' is 4.0 and 1.0 back"),
+    ],
+)
+def test_what_is_wrong_with_ones_own_metrics_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, reason: str
+) -> None:
+    assert old in TOLLS
+    assert main(["plan", written(tmp_path, SITES + TOLLS.replace(old, new))]) == 1
+    assert reason in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("matrix", "reason"),
     [

@@ -233,5 +233,5 @@ def test_an_error_says_where_and_what_would_be_right(text: str, reason: str, pos
 def test_a_goal_that_needs_bandwidths_says_so_when_there_are_none() -> None:
     network = SiteNetwork(Sites(latency=NETWORK.sites.latency), NETWORK.trees)
     goal = parse_query_goal(TOTAL_BANDWIDTH + CAPACITY)
-    with pytest.raises(DistributaryError, match="no bandwidth matrix"):
+    with pytest.raises(DistributaryError, match="asks for bandwidth, of which no values were given"):
         query_violations(goal, Placement(WORKLOAD, network, AT_CLIENTS.hosts))

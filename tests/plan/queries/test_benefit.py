@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distributary.plan.goal.expression import Constraint, Goal
+from distributary.errors import DistributaryError
+from distributary.plan.goal.expression import Constraint, Goal, Place
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import MeasuredPlacement, placement_cost
 from distributary.plan.queries.goals import parse_query_goal
@@ -24,6 +26,7 @@ from distributary.plan.queries.graph import (
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.state import PlacementState
 from distributary.plan.queries.system_forms import RemeasuredCost, system_form
+from distributary.plan.trees.metrics import measured as own_metric
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from plan.queries.networks import exact_placement
 
@@ -108,6 +111,43 @@ def test_the_benefit_of_a_move_is_that_of_recomputation(seed: int, name: str) ->
         estimate.move(operator, site)
     assert estimate.placement == placement
     np.testing.assert_allclose(estimate.cost, measured(goal, placement), rtol=1e-12)
+
+
+OWN = {"toll": own_metric("toll", Place.LINK), "rent": own_metric("rent", Place.NODE)}
+OWN_GOALS = [
+    "minimise aggregate(SUM, rent * operators + aggregate(SUM, load, LOCAL OPERATORS), BROKERS)",
+    "minimise aggregate(MAX, rent + node load, BROKERS)",
+    """cost = aggregate(SUM, toll + 2 * latency, UPSTREAM OPERATORS)
+    minimise aggregate(AVERAGE, aggregate(SUM, cost, QUERY OPERATORS), QUERIES)""",
+    """cost = aggregate(MAX, toll, DOWNSTREAM OPERATORS)
+    minimise aggregate(MAX, aggregate(MAX, cost, QUERY OPERATORS), QUERIES)""",
+    """cost = aggregate(SUM, toll + rent, UPSTREAM OPERATORS)
+    minimise aggregate(SUM, aggregate(SUM, cost, QUERY OPERATORS), QUERIES)""",
+]
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.sampled_from(OWN_GOALS))
+def test_metrics_of_the_users_own_are_weighed_as_they_are_measured(seed: int, text: str) -> None:
+    random, placement = Random(seed), exact_placement(seed)
+    count = placement.network.sites.count
+    sites = replace(
+        placement.network.sites,
+        link_metrics={"toll": [[random.randint(1, 9) for _ in range(count)] for _ in range(count)]},
+        site_metrics={"rent": [random.randint(1, 9) for _ in range(count)]},
+    )
+    placement = replace(placement, network=replace(placement.network, sites=sites))
+    goal = parse_query_goal(text, OWN)
+    free = [index for index, operator in enumerate(placement.workload.operators) if operator.pinned is None]
+    assert_weighed_as_measured(PlacementEstimate(goal, placement), random.choice(free))
+
+
+def test_a_metric_without_values_or_with_a_taken_name_is_refused() -> None:
+    goal = parse_query_goal(OWN_GOALS[2], OWN)
+    with pytest.raises(DistributaryError, match="asks for toll, of which no values were given"):
+        PlacementEstimate(goal, exact_placement(1))
+    with pytest.raises(DistributaryError, match="a statistic 'capacity' already"):
+        parse_query_goal(OWN_GOALS[0], {"capacity": own_metric("capacity", Place.NODE)})
 
 
 @settings(max_examples=40)

@@ -12,15 +12,19 @@ from distributary.overlay.node import Address, Message, Token
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, loops, random_parents
+from distributary.plan.goal.expression import Goal
+from distributary.plan.trees.optimiser import HYBRID
+from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.sim.deployment import Deployment
-from distributary.sim.latency import Latency, UniformLatency
+from distributary.sim.latency import Latency, MatrixLatency, UniformLatency
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
 from distributary.systems.tree.broker import TreeAssembly, TreeBroker
 from distributary.systems.tree.optimiser import TreeOptimiser
-from distributary.systems.tree.settings import OptimisationSettings
+from distributary.systems.tree.settings import Gauges, OptimisationSettings
 
 FANOUT = 3
+TOPICS = "ABCDEFGH"
 
 
 class World:
@@ -128,6 +132,94 @@ class Watch(Observer):
         if parents != self.parents:
             self.parents = parents
             assert loops(self._world.trees()) == []
+
+
+def random_sites(nodes: int, random: Random) -> Sites:
+    """Sites whose measurements come out in the simulation to the last digit, and are added without rounding.
+
+    So of rewrites that are worth the same, all take the same.
+    """
+
+    def matrix(low: int, high: int) -> list[list[float]]:
+        rows = [[0.0] * nodes for _ in range(nodes)]
+        for one in range(nodes):
+            for other in range(one):
+                rows[one][other] = rows[other][one] = float(random.randint(low, high))
+        return rows
+
+    latency, bandwidth = matrix(5, 200), matrix(1, 100)
+    interest = [random.randrange(1, 1 << len(TOPICS)) & random.randrange(1 << 8) for _ in range(nodes)]
+    return Sites(
+        latency=latency,
+        bandwidth=bandwidth,
+        clients=[each.bit_count() for each in interest],
+        processing=[random.randint(1, 30) for _ in range(nodes)],
+        interest=interest,
+        rates=[random.randint(1, 5) for _ in TOPICS],
+    )
+
+
+class LiveWorld(World):
+    """A live tree over sites: node 1 stands at site 0, and so on. Clients ask for topics."""
+
+    def __init__(
+        self,
+        goal: Goal,
+        sites: Sites,
+        start: Tree,
+        *,
+        rules: Any = HYBRID,
+        fanout: int | None = None,
+        everywhere: Sites | None = None,
+        robust: bool = False,
+        heartbeat: float | None = None,
+        **more: Any,
+    ) -> None:
+        self.sites = sites
+        everywhere = everywhere or sites
+        count = everywhere.count
+        gauges = Gauges.of_sites(everywhere, {site + 1: site for site in range(count)}, window=None)
+        given = {"statistics": 1.0, "period": 25.0, "window": 6.0, "most_heard": None, **more}
+        self.period = float(given["period"])
+        names = [str(site) for site in range(count)]
+        places = {site + 1: name for site, name in enumerate(names)}
+        super().__init__(
+            sites.count,
+            1,
+            network=MatrixLatency(names, everywhere.latency, seed=1, places=places),  # type: ignore[arg-type]
+            parents={site + 1: start.parents[site] + 1 for site in start.order[1:]},
+            optimising=OptimisationSettings(goal, rules=rules, gauges=gauges, **given),
+            fanout=fanout,
+            heartbeat=heartbeat,
+            robust=robust,
+            watch=False,
+        )
+        for site, interest in enumerate(sites.interest):
+            for number, topic in enumerate(TOPICS):
+                if interest >> number & 1:
+                    name = f"s{site}{topic}"
+                    self.deployment.subscribe(Subscription(name, name, topic=topic), at=site + 1)
+        self.run(3)
+        for topic, rate in zip(TOPICS, sites.rates, strict=True):
+            for number in range(int(rate)):
+                self.publish(Event(f"{topic}{number}", topic))
+
+    def converge(self, *, traffic: bool = True) -> Tree:
+        """Run until two periods have passed in which nobody had anything to name."""
+        root = self.optimisers()[0]
+        self.shapes = [self.shape()]
+        for period in range(300):
+            for number in range(5):
+                if traffic:
+                    self.publish(Event(f"{period}.{number}", self.random.choice(TOPICS)))
+                self.run(self.period / 5)
+            self.shapes.append(self.shape())
+            if root.quiet >= 2:
+                return self.shape()
+        raise AssertionError("it goes on and on")
+
+    def shape(self) -> Tree:
+        return Tree(tuple(NO_PARENT if tree.is_root else (tree.parent or 0) - 1 for tree in self.trees()))
 
 
 def random_subscription(random: Random, name: str) -> Subscription:

@@ -259,4 +259,4 @@ class TreeProbeReply(NamedTuple):
     """The answer to a probe, with what the node tells of itself."""
 
     number: int
-    told: tuple[float, ...]
+    told: tuple[float | None, ...]

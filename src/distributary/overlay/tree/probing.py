@@ -24,7 +24,7 @@ class ProbeResult(NamedTuple):
 
     seconds: float
     """There and back."""
-    told: tuple[float, ...]
+    told: tuple[float | None, ...]
     """What the node tells of itself."""
 
 
@@ -46,14 +46,14 @@ class TreeProber:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._describe: Callable[[], tuple[float, ...]] = tuple
+        self._describe: Callable[[], tuple[float | None, ...]] = tuple
         self._rounds: dict[int, _Round] = {}
         self._number = 0
         node.handle(TreeProbe, self._probed)
         node.handle(TreeProbeReply, self._answered)
         node.at_alarm("tree probes", self._end)
 
-    def answer_with(self, describe: Callable[[], tuple[float, ...]]) -> None:
+    def answer_with(self, describe: Callable[[], tuple[float | None, ...]]) -> None:
         """Have this say what the node tells of itself to those who probe it; nothing otherwise."""
         self._describe = describe
 

@@ -72,8 +72,10 @@ class MeasuredPlacement:
         sites = self.network.sites
         if name == "latency":
             return sites.latency[link[0]][link[1]]
-        if not sites.bandwidth:
-            raise DistributaryError("the goal asks for bandwidth, and no bandwidth matrix was given")
+        if name in sites.link_metrics:
+            return sites.link_metrics[name][link[0]][link[1]]
+        if name != "bandwidth" or not sites.bandwidth:
+            raise DistributaryError(f"the goal asks for {name}, of which no values were given")
         return sites.bandwidth[link[0]][link[1]]
 
     def operator_statistic(self, name: str, operator: int) -> Number:
@@ -98,6 +100,8 @@ class MeasuredPlacement:
         duties = self.network.duties_of(site)
         if name == "node load":
             return duties.load + sum(self.placement.load(index) for index in local)
+        if name in self.network.sites.site_metrics:
+            return self.network.sites.site_metrics[name][site]
         if name == "capacity":
             return 1000 * self.network.speed_of(site)
         if name == "operators":

@@ -115,6 +115,8 @@ class NodeForm(Form):
                 total = total + factor * quantity(name)
             return total
         assert isinstance(part, Measure)
+        if part.name in self.state.network.sites.site_metrics:
+            return np.array(self.state.network.sites.site_metrics[part.name], dtype=np.float64)
         if part.name == "capacity":
             return 1000 * self.speed
         if part.name in evaluation.NODE_QUANTITIES:
@@ -147,9 +149,10 @@ class WayCosts:
 
         def matrix(part: Expression) -> Floats:
             assert isinstance(part, Measure)
-            if part.name == "bandwidth" and not sites.bandwidth:
-                raise DistributaryError("the goal asks for bandwidth, and no bandwidth matrix was given")
-            return np.array(sites.latency if part.name == "latency" else sites.bandwidth, dtype=np.float64)
+            given = {"latency": sites.latency, "bandwidth": sites.bandwidth, **sites.link_metrics}
+            if not given.get(part.name):
+                raise DistributaryError(f"the goal asks for {part.name}, of which no values were given")
+            return np.array(given[part.name], dtype=np.float64)
 
         links = np.broadcast_to(evaluation.evaluated(aggregate.value, matrix), (state.count, state.count))
         self.direct: Floats = links.copy()

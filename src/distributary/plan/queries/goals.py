@@ -14,8 +14,9 @@ site under BROKERS.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from distributary.errors import DistributaryError
 from distributary.plan.goal.expression import NODE_FUNCTIONS, Goal, GoalMembers, Measure, Place, Scope
 from distributary.plan.goal.language import Language
 from distributary.plan.goal.text import GoalReader
@@ -90,8 +91,8 @@ QUERY_GOALS = Language(
 )
 
 
-def parse_query_goal(text: str) -> Goal:
-    """Read a goal.
+def parse_query_goal(text: str, metrics: Mapping[str, Measure] | None = None) -> Goal:
+    """Read a goal, which may name metrics of your own (`plan.trees.metrics.measured`).
 
     >>> parse_query_goal('''node load = aggregate(SUM, operator processing load, LOCAL OPERATORS)
     ...                     system cost = aggregate(MAX, node load, BROKERS)''').cost.members.value
@@ -102,7 +103,10 @@ def parse_query_goal(text: str) -> Goal:
     distributary.errors.InputError: goal: BROKERS takes values of a node, not of a link \
 at position 9 of 'minimise aggregate(SUM, latency, BROKERS)'
     """
-    return GoalReader(text, QUERY_GOALS).goal()
+    own = {name.lower(): metric for name, metric in (metrics or {}).items()}
+    for name in own.keys() & STATISTICS.keys():
+        raise DistributaryError(f"there is a statistic {name!r} already: call your own metric otherwise")
+    return GoalReader(text, replace(QUERY_GOALS, measures={**STATISTICS, **own})).goal()
 
 
 # Goals that commands and experiments know by a name (section 5.5)

@@ -189,7 +189,7 @@ class _Reader:
                 raise self.names.refused(f"there is no {what} {name!r}; there are {there}")
 
     def plan(self) -> QueryPlan:
-        goal = parse_query_goal(self.tables.statements)
+        goal = parse_query_goal(self.tables.statements, self.tables.own_metrics)
         publishers = self._publishers()
         roots = sorted(set(publishers.values()))
         workload = workload_of(

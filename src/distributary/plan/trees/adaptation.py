@@ -88,6 +88,14 @@ class TreeAdaptation:
             bandwidth=self._nearer_matrix(old.bandwidth, new.bandwidth),
             processing=self._nearer(old.processing, new.processing),
             rates=self._nearer(old.rates, new.rates),
+            link_metrics={
+                name: self._nearer_matrix(old.link_metrics.get(name, ()), matrix)
+                for name, matrix in new.link_metrics.items()
+            },
+            site_metrics={
+                name: self._nearer(old.site_metrics.get(name, ()), row)
+                for name, row in new.site_metrics.items()
+            },
         )
 
     def _nearer(self, old: Sequence[Number], new: Sequence[Number]) -> Sequence[Number]:

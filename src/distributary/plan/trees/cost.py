@@ -76,7 +76,7 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
     if function.is_bottleneck:
         return min(values) if function is GoalFunction.MIN else max(values)
     if function is GoalFunction.PRODUCT:
-        return math.prod(cost**times for cost, times in pairs)
+        return math.prod(_power(cost, times) for cost, times in pairs)
     count = sum(times for _, times in pairs)
     total = sum(cost * times for cost, times in pairs)
     if function is GoalFunction.SUM:
@@ -88,6 +88,14 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
         goals.divide(sum((cost - mean) ** 2 * times for cost, times in pairs), count - 1) if count > 1 else 0
     )
     return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
+
+
+def _power(cost: Number, times: int) -> Number:
+    """A cost so many times in a product; infinite beyond what a float holds."""
+    try:
+        return cost**times
+    except OverflowError:
+        return math.copysign(math.inf, cost) ** times
 
 
 def from_moments(function: GoalFunction, count: int, total: Number, squares: Number) -> Number:

@@ -13,6 +13,7 @@ Cost: the new tree's sites once, and for each site reached its path. `path_cost`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from distributary.plan.goal import expression as goals
@@ -121,18 +122,20 @@ class IncrementalCost(TreeCost):
         self._ranked = sorted(counted, key=lambda site: self.costs[site] or 0, reverse=largest_first)
 
     def cost_after(self, changes: Mapping[int, int]) -> Number:
+        """The system's cost with these sites under these parents; not a number if no site has a cost then."""
         costs = self.nodes.after(changes, self.tree.changed(changes))
         self.measured += len(costs)
         if self.function.is_bottleneck:
             values = [cost for site, cost in costs.items() if cost is not None and self.weights[site]]
             untouched = next((self.costs[site] for site in self._ranked if site not in costs), None)
             best: Number = (min if self.function is GoalFunction.MIN else max)(
-                [*values, *([] if untouched is None else [untouched])]
+                [*values, *([] if untouched is None else [untouched])], default=math.nan
             )
             return best
         if self.function is GoalFunction.PRODUCT:
             merged = [costs.get(site, cost) for site, cost in enumerate(self.costs)]
-            return costing.aggregated(self.function, merged, self.weights)
+            someone = any(c is not None and times for c, times in zip(merged, self.weights, strict=True))
+            return costing.aggregated(self.function, merged, self.weights) if someone else math.nan
         count, total, squares = self._totals
         for site, cost in costs.items():
             before = self.moments(self.weights[site], self.costs[site])
@@ -140,4 +143,4 @@ class IncrementalCost(TreeCost):
             count += now[0] - before[0]
             total += now[1] - before[1]
             squares += now[2] - before[2]
-        return costing.from_moments(self.function, int(count), total, squares)
+        return costing.from_moments(self.function, int(count), total, squares) if count else math.nan

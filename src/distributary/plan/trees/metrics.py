@@ -6,6 +6,9 @@ Rules:
   NODE metric has a value at every site.
 - A metric says what it reads (`Reads`), so that a change of the tree measures again only what it touched.
   ANYTHING is always right and always slow.
+- A user's own metric is `measured`: a number for every link, or for every site, which `Sites` holds by name
+  and which brokers measure with a gauge of that name. Or it is a function of sites and tree, for the planner
+  alone: brokers know no more of a tree than they need.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class Reads(Enum):
 
 @dataclass(frozen=True)
 class Metric(Measure):
-    """A named local metric; an application defines its own by giving a function.
+    """A named local metric; an application defines its own by `measured`, or by giving a function.
 
     >>> distance = Metric("hops", Place.LINK, Reads.PARENT, lambda sites, tree, site: 1)
     """
@@ -43,6 +46,39 @@ class Metric(Measure):
 def metrics_of(expression: Expression) -> list[Metric]:
     """The metrics in an expression."""
     return [part for part in parts(expression) if isinstance(part, Metric)]
+
+
+@dataclass(frozen=True)
+class MeasuredValue:
+    """Reads what the user has measured at a site, or on the link from its parent."""
+
+    name: str
+    place: Place
+
+    def __call__(self, sites: Sites, tree: Tree, site: int) -> Number:
+        """The value at a site of a tree."""
+        if self.place is Place.LINK:
+            matrix = sites.link_metrics.get(self.name)
+            if matrix is not None:
+                return matrix[tree.parents[site]][site]
+        row = sites.site_metrics.get(self.name)
+        if row is None or self.place is Place.LINK:
+            raise DistributaryError(f"the goal asks for {self.name}, of which no values were given")
+        return row[site]
+
+
+def measured(name: str, place: Place) -> Metric:
+    """A metric of the user's own, with a value for every link or for every site.
+
+    >>> toll = measured("toll", Place.LINK)
+    >>> sites = Sites([[0, 5], [5, 0]], link_metrics={"toll": [[0, 2], [3, 0]]})
+    >>> toll.function(sites, Tree((-1, 0)), 1)
+    2
+    """
+    if place not in (Place.LINK, Place.NODE):
+        raise DistributaryError(f"a metric of {place.value} cannot be measured: take a link or a node")
+    reads = Reads.PARENT if place is Place.LINK else Reads.NOTHING
+    return Metric(name, place, reads, MeasuredValue(name, place))
 
 
 def link_latency(sites: Sites, tree: Tree, site: int) -> Number:

@@ -32,10 +32,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
-from distributary.plan.goal.expression import GoalAggregate, GoalFunction, Number, Scope, SystemCost
+from distributary.plan.goal.expression import (
+    Expression,
+    GoalAggregate,
+    GoalFunction,
+    Number,
+    Place,
+    Scope,
+    SystemCost,
+)
 from distributary.plan.trees.cost import Moments, TreeCost, aggregated, from_moments, local_value
-from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, metrics_of
-from distributary.plan.trees.tree import Sites, Tree, star
+from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, measured, metrics_of
+from distributary.plan.trees.tree import Matrix, Sites, Tree, star
 
 Links = list[list[Number | None]]
 """The local value of a site under a parent, `[parent][site]`; on the diagonal, of the site as root."""
@@ -59,15 +67,24 @@ def link_values(cost: SystemCost, sites: Sites) -> Links:
     """Measure the local metric of a cost that this module knows, for every pair of sites."""
     assert isinstance(cost.value, GoalAggregate)
     expression = cost.value.value
-    if isinstance(expression, Metric) and expression.name in MATRICES:
-        matrix = getattr(sites, MATRICES[expression.name])
-        if expression is BUILT_IN[expression.name] and matrix:
-            return [
-                [None if site == parent else value for site, value in enumerate(row)]
-                for parent, row in enumerate(matrix)
-            ]
+    matrix = _matrix(expression, sites)
+    if matrix:
+        return [
+            [None if site == parent else value for site, value in enumerate(row)]
+            for parent, row in enumerate(matrix)
+        ]
     stars = (star(sites.count, root) for root in range(sites.count))
     return [[local_value(expression, sites, tree, site) for site in range(sites.count)] for tree in stars]
+
+
+def _matrix(expression: Expression, sites: Sites) -> Matrix:
+    """The values of a metric that was given for every pair; empty for any other expression."""
+    if isinstance(expression, Metric) and expression.name in MATRICES:
+        is_built_in = expression is BUILT_IN[expression.name]
+        return getattr(sites, MATRICES[expression.name]) if is_built_in else ()
+    if isinstance(expression, Metric) and expression == measured(expression.name, Place.LINK):
+        return sites.link_metrics.get(expression.name, ())
+    return ()
 
 
 class TreePathCost(TreeCost):

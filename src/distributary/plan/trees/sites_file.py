@@ -17,6 +17,13 @@
     [streams]                        # or streams = "streams.csv", with columns `stream` and `rate`
     quotes = 12.5                    # the rate of each stream
 
+    [metric.toll]                    # metrics of your own, by the names that the goal has for them:
+    links = "toll.csv"               # of links, given as latency is;
+    symmetric = true                 # optional: as links may differ by direction if nothing is said
+
+    [metric.rent]
+    sites = {fra = 3.5, ams = 2}     # of sites: a number for each
+
     [rates]                          # or rates as a pipeline measured them: see `rates`
     metrics = "metrics"              # the directory: `path` of the pipeline's [metrics]
     seconds = 3600                   # optional: the time that its events are from
@@ -43,9 +50,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field
 
 from distributary.errors import DistributaryError, FilterError
-from distributary.plan.goal.expression import Goal
+from distributary.plan.goal.expression import Goal, Place
 from distributary.plan.trees import matrices
 from distributary.plan.trees.goals import parse_goal
+from distributary.plan.trees.metrics import Metric, measured
 from distributary.plan.trees.rates import PipelineRates, read_rates
 from distributary.plan.trees.tree import Sites, Tree
 from distributary.toml_files import (
@@ -98,6 +106,15 @@ class RatesTable:
 
 
 @toml_table
+class MetricTable:
+    """One of the tables [metric.NAME]: a metric of the user's own, of links or of sites."""
+
+    links: Links | None = None
+    symmetric: Annotated[bool, Field(description="true or false")] = False
+    sites: dict[str, Number] | None = None
+
+
+@toml_table
 class PlanTables:
     """What plans for trees and for queries have in common."""
 
@@ -108,6 +125,15 @@ class PlanTables:
     bandwidth: Links | None = None
     symmetric: Annotated[bool, Field(description="true or false")] = True
     rates: RatesTable | None = None
+    metric: dict[str, MetricTable] = field(default_factory=dict)
+
+    @property
+    def own_metrics(self) -> dict[str, Metric]:
+        """The user's own metrics by name, for goals."""
+        return {
+            name: measured(name, Place.NODE if table.links is None else Place.LINK)
+            for name, table in self.metric.items()
+        }
 
     @property
     def statements(self) -> str:
@@ -163,7 +189,7 @@ def read_plan(path: Path, **instead: str | None) -> TreePlan:
             rates=list(streams.values()),
         ),
         root,
-        parse_goal(tables.statements),
+        parse_goal(tables.statements, tables.own_metrics),
         _today(rows, root, names),
     )
 
@@ -203,6 +229,9 @@ def _csv_table(path: Path, name: str, known: Sequence[str]) -> list[dict[str, st
 
 def read_sites(tables: PlanTables, rows: Sequence[SiteTable], names: matrices.SiteNames) -> Sites:
     """The sites and the links between them."""
+    for name, table in tables.metric.items():
+        if (table.links is None) == (table.sites is None):
+            raise names.refused(f"[metric.{name}]: expected either `links` or `sites`")
     latency, bandwidth = (
         matrices.read_links(given, names, what, tables.symmetric) if given is not None else ()
         for what, given in ((matrices.LATENCY, tables.latency), ("bandwidth", tables.bandwidth))
@@ -213,7 +242,27 @@ def read_sites(tables: PlanTables, rows: Sequence[SiteTable], names: matrices.Si
         clients=[int(row.clients) for row in rows],
         processing=[row.processing for row in rows],
         names=names.names,
+        link_metrics={
+            name: matrices.read_links(table.links, names, name, table.symmetric)
+            for name, table in tables.metric.items()
+            if table.links is not None
+        },
+        site_metrics={
+            name: _of_sites(name, table.sites, names)
+            for name, table in tables.metric.items()
+            if table.sites is not None
+        },
     )
+
+
+def _of_sites(metric: str, given: Mapping[str, float], names: matrices.SiteNames) -> list[float]:
+    """The values of a metric of sites, each of which must have one."""
+    for name in given:
+        names.index(name, f"[metric.{metric}]")
+    lacking = [name for name in names.names if name not in given]
+    if lacking:
+        raise names.refused(f"[metric.{metric}] has no value for site {lacking[0]!r}")
+    return [given[name] for name in names.names]
 
 
 def _with_measured_streams(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from random import Random
@@ -45,15 +45,22 @@ class Sites:
     names: Sequence[str] = ()
     counts: Sequence[int] = ()
     """How often each site's cost counts, whoever the goal aggregates over: where one site stands for many."""
+    link_metrics: Mapping[str, Matrix] = field(default_factory=dict)
+    """Metrics of links that the user has measured, by name (`metrics.measured`)."""
+    site_metrics: Mapping[str, Sequence[Number]] = field(default_factory=dict)
+    """The same of sites."""
 
     def __post_init__(self) -> None:
-        for what, matrix in (("latency", self.latency), ("bandwidth", self.bandwidth)):
+        matrices = {"latency": self.latency, "bandwidth": self.bandwidth, **self.link_metrics}
+        for what, matrix in matrices.items():
             if matrix and (len(matrix) != self.count or any(len(row) != self.count for row in matrix)):
                 raise DistributaryError(
                     f"the {what} matrix must have {self.count} rows of {self.count} values"
                 )
-        for what in ("clients", "processing", "interest", "names", "counts"):
-            given = getattr(self, what)
+        rows = {
+            what: getattr(self, what) for what in ("clients", "processing", "interest", "names", "counts")
+        }
+        for what, given in {**rows, **self.site_metrics}.items():
             if given and len(given) != self.count:
                 raise DistributaryError(f"{what} has {len(given)} entries for {self.count} sites")
 

@@ -7,6 +7,7 @@ Modules, in reading order:
 - `optimiser`: `TreeOptimiser`, the part of a broker that optimises.
 - `messages`: what optimising brokers tell each other, by purpose.
 - `cost_model`: what of a goal each broker must know of the others.
+- `known_sites`: what is known of brokers as the planner's sites; `stream_rates`: which streams come in.
 - `statistics`: what a broker measures and hears from its neighbours; `broadcast`: what goes further along the
   tree.
 - `partial_tree`: the part of the tree that a broker knows, as a small problem of the planner.

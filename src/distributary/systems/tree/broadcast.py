@@ -63,7 +63,7 @@ class StatisticsBroadcast:
         """How many there are in the tree, as the root last said."""
         self._model = statistics.model
         self._period = settings.statistics
-        self._everything = self._model.holistic
+        self._everything = self._model.holistic and self._model.along_path
         self._active = self._everything or bool(settings.directed)
         self._approximate = settings.approximate if self._everything else None
         self._is_critical = is_critical
@@ -89,16 +89,15 @@ class StatisticsBroadcast:
         """A cost as it counts: less is better."""
         if heard.times == NO_COST:
             return -math.inf
-        cost = self._model.cost(heard.values) if self._model.along_path else heard.values[0]
-        return self._model.goal.sign * cost
+        cost = self._model.cost(heard.values) if self._everything else heard.values[0]
+        return -math.inf if cost is None else self._model.goal.sign * cost
 
     def below(self, child: Address, values: Values) -> Entries:
         """Those below a child, relative to its values; where everybody tells everybody."""
         found = [one.entry for at, one in self._heard.items() if one.via == child and at != child]
-        return self._model.fewer(
-            CostEntry(times, tuple(one - above for one, above in zip(own, values, strict=True)))
-            for times, own in found
-        )
+        (above,) = values
+        relative = (CostEntry(times, ((own or 0.0) - (above or 0.0),)) for times, (own,) in found)
+        return self._model.fewer(relative)
 
     def elsewhere(self) -> list[CostEntry]:
         """All that are not below this node, nor this node itself."""
@@ -137,13 +136,14 @@ class StatisticsBroadcast:
 
     def _look_at_self(self) -> None:
         """Take this node's own statistic anew, if it is its turn."""
-        values = self.statistics.told_values
+        values = self.statistics.values
         if values is None:
             return
         if self._phase % self._turn() == 0:
-            has_cost = self._model.root_counts or not self.tree.is_root
-            times = sum(each.times for each in self.statistics.own) if has_cost else NO_COST
-            self._own = HeardStatistic(times, values, self.tree.node.now, self.tree.address)
+            own, cost = self.statistics.own, self._model.cost(values)
+            times = sum(each.times for each in own) if cost is not None else NO_COST
+            told = values if self._everything else (cost,)
+            self._own = HeardStatistic(times, told, self.tree.node.now, self.tree.address)
         self._phase += 1
 
     def _turn(self) -> int:
@@ -157,8 +157,9 @@ class StatisticsBroadcast:
             return self.nodes / self.statistics.size
         own = self.statistics.local
         rows = [own, *(each.values for each in self.statistics.below)]
-        worst = (min if self._model.single is GoalFunction.MIN else max)(values[0] for values in rows)
-        return abs(own[0] - worst)
+        first = [values[0] for values in rows if values[0] is not None]
+        worst = (min if self._model.single is GoalFunction.MIN else max)(first, default=0.0)
+        return abs((own[0] or 0.0) - worst)
 
     def _forget(self) -> None:
         seldom = 1.0 if self._approximate is None else 3 * self.nodes * self._approximate

@@ -20,6 +20,8 @@ class LinkMeasurement(NamedTuple):
     latency: float
     """Milliseconds, there and back."""
     bandwidth: float = 0.0
+    own: tuple[float, ...] = ()
+    """Of the user's own metrics, in the order of `CostModel.own_links`."""
 
 
 UNMEASURED = LinkMeasurement(0.0)
@@ -33,6 +35,8 @@ class BrokerFacts(NamedTuple):
     processing: float = 0.0
     streams: Streams = ()
     """What its own clients want."""
+    own: tuple[float, ...] = ()
+    """Of the user's own metrics, in the order of `CostModel.own_nodes`."""
 
 
 # Upkeep: between parent and child, in every maintenance period.
@@ -52,6 +56,8 @@ class SubtreeReport(NamedTuple):
     """Relative to me."""
     streams: Streams
     """What my whole subtree wants."""
+    over_children: Values = ()
+    """My aggregates over children, one for each of `CostModel.children`."""
 
 
 class PathReport(NamedTuple):
@@ -71,7 +77,7 @@ class PathReport(NamedTuple):
 
 
 class NodeStatistic(NamedTuple):
-    """A node's values at a time; where its cost does not follow from those, the cost."""
+    """A node's cost at a time; its values, where everybody hears of everybody."""
 
     node: Address
     times: int
@@ -111,6 +117,7 @@ class ChildState(NamedTuple):
     size: int
     below: Entries
     streams: Streams
+    over_children: Values = ()
 
 
 class TreeNeighbourhood(NamedTuple):

@@ -103,8 +103,8 @@ class TreeOptimiser:
         self._node.wake_after(self.settings.window, "tree decision", number)
 
     def cost(self) -> float:
-        """At the root: the cost of the whole tree; where it adds up local metrics, 0."""
-        if self.model.holistic:
+        """At the root: the cost of the whole tree."""
+        if self.model.broadcasts_costs:
             return self.model.system_cost(self.broadcast.everybody())
         below = self.statistics.absolute(self.statistics.below)
         return self.model.system_cost([*self.statistics.own, *below])
@@ -141,8 +141,7 @@ class TreeOptimiser:
             return
         settings = self.settings
         if settings.local and own.children and self._leads_to_critical():
-            levels = settings.levels - 1 + self.model.aggregates_children
-            self._search(self._unit(own), settings.local, levels, frozenset())
+            self._search(self._unit(own), settings.local, settings.levels - 1, frozenset())
         heard = self.broadcast.better()[: settings.most_heard] if settings.directed else []
         if heard and self._is_critical():
             known = PartialTree(self.model, links=self._fresh_links())
@@ -154,14 +153,14 @@ class TreeOptimiser:
 
     def _is_critical(self) -> bool:
         """Whether the system's cost hangs on this node's."""
-        if not self.model.bottleneck:
+        if not self.model.has_critical:
             return True
-        values = self.statistics.values
-        return values is not None and bool(self.statistics.own) and self._decides(self.model.cost(values))
+        cost = None if self.statistics.values is None else self.model.cost(self.statistics.values)
+        return cost is not None and bool(self.statistics.own) and self._decides(cost)
 
     def _leads_to_critical(self) -> bool:
         """Whether the system's cost hangs on a node of this one's subtree."""
-        if not self.model.bottleneck:
+        if not self.model.has_critical:
             return True
         worst = self.statistics.worst()
         return worst is not None and self._decides(worst)
@@ -171,8 +170,13 @@ class TreeOptimiser:
         return abs(cost - system) <= (self.settings.slack + NEGLIGIBLE) * abs(system)
 
     def _unit(self, own: messages.TreeNeighbourhood) -> PartialTree:
-        """What this node knows of its unit: itself, and its parent as far as it matters."""
+        """What this node knows of its unit: itself, and its parent as far as it matters.
+
+        Nothing where the whole tree matters: then all is asked for, on the way to the root.
+        """
         known = PartialTree(self.model, links=self._fresh_links())
+        if self.model.whole:
+            return known
         known.add(own)
         above, parent, link = self.statistics.parent_values, self.tree.parent, self.statistics.link
         if not self.tree.is_root and parent is not None:
@@ -190,9 +194,10 @@ class TreeOptimiser:
         self, known: PartialTree, rules: Sequence[TreeRule], levels: int, partners: frozenset[Address]
     ) -> None:
         period, me = self.period, self.tree.address
+        whole = self.model.whole or bool(partners)
 
         def ask(address: Address) -> None:
-            if partners:
+            if partners or (whole and address == me):
                 self._send(address, messages.PathRequest(period, me, address, ()))
             else:
                 self._send(address, messages.NeighbourhoodRequest(period, me))
@@ -200,9 +205,10 @@ class TreeOptimiser:
         def measure(child: Address, parents: tuple[Address, ...]) -> None:
             self._send(child, messages.LinksRequest(period, parents))
 
-        search = RewriteSearch(known, me, rules, period, ask, measure, self._propose, levels, partners)
+        found = (known, me, rules, period, ask, measure, self._propose)
+        search = RewriteSearch(*found, levels, whole, partners)
         self._searches.append(search)
-        search.begin((me, *partners) if partners else ())
+        search.begin((me, *partners) if whole else ())
 
     def _propose(self, proposal: messages.RewriteProposal) -> None:
         if proposal.period == self.period:
@@ -237,7 +243,7 @@ class TreeOptimiser:
 
     def _path_replied(self, message: messages.PathReply, sender: Address) -> None:
         for search in self._searches:
-            if message.period == self.period and search.partners:
+            if message.period == self.period and search.whole:
                 search.take_neighbourhoods(message.node, message.found)
 
     def _links_requested(self, message: messages.LinksRequest, sender: Address) -> None:

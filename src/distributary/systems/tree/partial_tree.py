@@ -8,6 +8,8 @@ Rules:
   children as it really has.
 - Where the way to the root is not known, the topmost node hangs below a site of its own with its values; and
   what is known of the rest of the tree hangs there too.
+- What a child aggregates over its own children, where those are not known, is what it told: no rewrite around
+  here changes it.
 - So a rewrite is worth here exactly what it is worth in the whole tree, as far as what was heard is true, and
   the planner's rules, constraints and benefits apply as they are.
 
@@ -19,20 +21,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, cast
 
 from distributary.overlay.node import Address
 from distributary.plan.goal import expression as goals
-from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, SystemCost
+from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, Scope, SystemCost
 from distributary.plan.trees.benefit import Problem, TreeEstimate
-from distributary.plan.trees.cost import local_value
-from distributary.plan.trees.metrics import Metric, Reads, metrics_of
+from distributary.plan.trees.cost import folded_at, local_value, node_costs
+from distributary.plan.trees.metrics import Metric, Reads
 from distributary.plan.trees.path_cost import Links
 from distributary.plan.trees.rules import TreeRewrite, TreeRule
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree, star
-from distributary.systems.tree.cost_model import CostModel, Entries, Values
+from distributary.systems.tree.cost_model import CostModel, Entries, Values, has_path
+from distributary.systems.tree.known_sites import known_sites
 from distributary.systems.tree.messages import BrokerFacts, ChildState, LinkMeasurement, TreeNeighbourhood
-from distributary.systems.tree.statistics import known_sites
 
 LinkKey = tuple[Address, Address]
 """Parent and child."""
@@ -47,6 +50,8 @@ class _Site(NamedTuple):
     facts: BrokerFacts = BrokerFacts()
     stored: Values | None = None
     """Its values, if they are not measured here."""
+    over_children: Values | None = None
+    """Its aggregates over children, if these are not known."""
 
 
 @dataclass
@@ -124,6 +129,8 @@ class PartialTree:
             if child.address not in draft.index:
                 self._grow(draft, child.address, site, child.facts, None)
                 if child.address not in self.neighbourhoods and child.fanout:
+                    at = draft.index[child.address]
+                    draft.sites[at] = draft.sites[at]._replace(over_children=child.over_children)
                     self._hang(draft, child)
 
     def _hang(self, draft: _Draft, child: ChildState) -> None:
@@ -146,13 +153,22 @@ class PartialProblem(Problem):
             for (parent, child), link in links.items()
             if parent in draft.index and child in draft.index
         }
-        stored = {number: site.stored for number, site in enumerate(draft.sites) if site.stored is not None}
-        _, times, facts, _ = zip(*draft.sites, strict=True)
-        sites = known_sites(self._pairs, facts, math.inf, times)
-        super().__init__(_stored_goal(model, stored), sites)
+        _, times, facts, *_ = zip(*draft.sites, strict=True)
         self.tree = Tree(tuple(site.parent for site in draft.sites))
+        sites = known_sites(model, self._pairs, facts, math.inf, times)
+        super().__init__(_StoredValues(model, draft, self.tree).goal(), sites)
         self.addresses = {site: address for address, site in draft.index.items()}
-        self.estimate = TreeEstimate(self, self.tree)
+
+    @cached_property
+    def estimate(self) -> TreeEstimate:
+        """What the part of the tree costs, and what rewrites of it are worth."""
+        return TreeEstimate(self, self.tree)
+
+    @property
+    def has_cost(self) -> bool:
+        """Whether any of those known counts in the goal."""
+        costs = node_costs(self.goal.cost.value, self.sites, self.tree)
+        return any(cost is not None and times for cost, times in zip(costs, self.sites.counts, strict=True))
 
     def links(self, cost: SystemCost) -> Links:
         """The local values, but only where a link is known or a site has its parent now."""
@@ -194,40 +210,105 @@ class PartialProblem(Problem):
         return float(self.estimate.benefit(rewrite.changes))
 
 
-def _stored_goal(model: CostModel, stored: Mapping[int, Values]) -> goals.Goal:
-    """The goal, reading stored values where there are any, and adding up where it takes averages.
+class _StoredValues:
+    """What was told of sites, in place of what cannot be measured here."""
 
-    A broker does not know how many nodes there are; an average is best where the sum is.
-    """
-    goal = model.goal
-    function = GoalFunction.SUM if goal.cost.function is GoalFunction.AVERAGE else goal.cost.function
-    cost = replace(goal.cost, function=function, value=_with_stored(goal.cost.value, model, stored))
-    constraints = tuple(
-        replace(each, metric=_with_stored(each.metric, model, stored))
-        for each in goal.constraints
-        if not isinstance(each.metric, SystemCost)
-    )
-    return replace(goal, cost=cost, constraints=constraints)
+    def __init__(self, model: CostModel, draft: _Draft, tree: Tree) -> None:
+        self._model, self._tree = model, tree
+        numbered = list(enumerate(draft.sites))
+        self._stored = {number: site.stored for number, site in numbered if site.stored is not None}
+        self._over_children = {
+            number: site.over_children for number, site in numbered if site.over_children is not None
+        }
+
+    def goal(self) -> goals.Goal:
+        """The goal, reading what was told where there is something.
+
+        A broker that does not know the whole tree does not know how many nodes there are: it adds up where
+        the goal takes an average, which is best where the sum is.
+        """
+        goal = self._model.goal
+        averages = goal.cost.function is GoalFunction.AVERAGE and not self._model.whole
+        function = GoalFunction.SUM if averages else goal.cost.function
+        cost = replace(goal.cost, function=function, value=self._read(goal.cost.value))
+        constraints = tuple(
+            replace(each, metric=self._read(each.metric))
+            for each in goal.constraints
+            if not isinstance(each.metric, SystemCost)
+        )
+        return replace(goal, cost=cost, constraints=constraints)
+
+    def _read(self, expression: Expression) -> Expression:
+        """An expression that reads what was told."""
+        model = self._model
+        if isinstance(expression, GoalAggregate) and expression.over is Scope.PATH:
+            return GoalAggregate(expression.function, self._path(expression), Scope.PATH)
+        if isinstance(expression, goals.GoalConstant):
+            return expression
+        if expression in model.own:
+            return self._part(expression, len(model.paths) + model.own.index(expression))
+        if isinstance(expression, goals.Combination) and has_path(expression):
+            left, right = self._read(expression.left), self._read(expression.right)
+            return goals.Combination(expression.operator, left, right)
+        return self._part(expression, None)
+
+    def _path(self, path: GoalAggregate) -> Metric:
+        """What a site adds to its path."""
+        which, value = self._model.paths.index(path), path.value
+
+        def measure(sites: Sites, tree: Tree, site: int) -> goals.Number:
+            if site in self._stored:
+                return _number(self._stored[site][which])
+            return _number(local_value(value, sites, tree, site))
+
+        return Metric(f"known {which}", _place(value), _reads(value), measure)
+
+    def _part(self, part: Expression, which: int | None) -> Metric:
+        """A part of a cost or a constraint without a path; a site that told nothing of it has no value."""
+
+        def measure(sites: Sites, tree: Tree, site: int) -> goals.Number:
+            if site in self._stored:
+                return _number(None if which is None else self._stored[site][which])
+            return _number(self._evaluated(part, sites, tree, site))
+
+        return Metric(f"own {which}", _place(part), _reads(part), measure)
+
+    def _evaluated(self, part: Expression, sites: Sites, tree: Tree, site: int) -> goals.Number | None:
+        if isinstance(part, goals.Combination):
+            left, right = (self._evaluated(side, sites, tree, site) for side in (part.left, part.right))
+            return goals.combine(part.operator, left, right)
+        if not isinstance(part, GoalAggregate):
+            return local_value(part, sites, tree, site)
+        if site not in self._over_children:
+            return folded_at(part, tree, site, lambda member: local_value(part.value, sites, tree, member))
+        if tree.children[site] != self._tree.children[site]:
+            return math.nan  # a rule that reaches further than its unit: nobody knows what that is worth
+        return self._over_children[site][self._model.children.index(part)]
 
 
-def _with_stored(expression: Expression, model: CostModel, stored: Mapping[int, Values]) -> Expression:
+def _number(value: goals.Number | None) -> goals.Number:
+    """A value that there may not be: the planner's combinations and aggregates take None, metrics give it."""
+    return cast(goals.Number, value)
+
+
+def _place(expression: Expression) -> goals.Place:
+    """Where an expression has values: on links if a metric does that is not one of children."""
     if isinstance(expression, goals.Combination):
-        left = _with_stored(expression.left, model, stored)
-        return goals.Combination(expression.operator, left, _with_stored(expression.right, model, stored))
-    if not isinstance(expression, GoalAggregate) or expression.over is not goals.Scope.PATH:
-        return expression
-    which, value = model.paths.index(expression), expression.value
-    metrics = metrics_of(value)
-    on_links = any(metric.place is goals.Place.LINK for metric in metrics)
-    order = (Reads.NOTHING, Reads.PARENT, Reads.CHILDREN, Reads.SUBTREE)
-    reads = max((metric.reads for metric in metrics), key=order.index, default=Reads.NOTHING)
+        both = _place(expression.left), _place(expression.right)
+        return goals.Place.LINK if goals.Place.LINK in both else goals.Place.NODE
+    on_link = isinstance(expression, Metric) and expression.place is goals.Place.LINK
+    return goals.Place.LINK if on_link else goals.Place.NODE
 
-    def measure(sites: Sites, tree: Tree, site: int) -> goals.Number:
-        if site in stored:
-            return stored[site][which]
-        found = local_value(value, sites, tree, site)
-        assert found is not None
-        return found
 
-    metric = Metric(f"known {which}", goals.Place.LINK if on_links else goals.Place.NODE, reads, measure)
-    return GoalAggregate(expression.function, metric, goals.Scope.PATH)
+def _reads(expression: Expression) -> Reads:
+    """What an expression reads of a tree: the widest of what its metrics do."""
+    if isinstance(expression, goals.Combination):
+        return max(_reads(expression.left), _reads(expression.right), key=READING.index)
+    if isinstance(expression, GoalAggregate):
+        inside = _reads(expression.value)
+        return Reads.CHILDREN if inside in (Reads.NOTHING, Reads.PARENT) else Reads.SUBTREE
+    return expression.reads if isinstance(expression, Metric) else Reads.NOTHING
+
+
+READING = (Reads.NOTHING, Reads.PARENT, Reads.CHILDREN, Reads.SUBTREE)
+"""What metrics read, each more than those before it."""

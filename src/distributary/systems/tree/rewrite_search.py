@@ -2,8 +2,9 @@
 
 Rules:
 
-- For local rules it asks the nodes of its unit for their neighbourhoods, level by level; for directed rules
-  all nodes on the way to the root from itself, and from those it has heard to do better.
+- For local rules it asks the nodes of its unit for their neighbourhoods, level by level, and where the goal
+  needs the whole tree all nodes on its way to the root; for directed rules all nodes on the way to the root
+  from itself, and from those it has heard to do better.
 - Of all rewrites that the rules allow on what it then knows, it has those links measured that would be new:
   by the nodes that would be the children.
 - It weighs the rewrites that are left with the planner's benefits and proposes the best that the constraints
@@ -40,13 +41,15 @@ class RewriteSearch:
     rules: Sequence[TreeRule]
     period: int
     ask: Callable[[Address], None]
-    """Requests the neighbourhood of a node, or with `partners` those of all nodes up from it."""
+    """Requests the neighbourhood of a node; where the way up from it must be known, all of those on it."""
     measure: Callable[[Address, tuple[Address, ...]], None]
     """Has a node measure its links to possible parents."""
     propose: Callable[[RewriteProposal], None]
     """Takes the best rewrite, if there is any."""
     levels: int = 0
     """So many levels of neighbourhoods below the owner are asked for, its own being the first."""
+    whole: bool = False
+    """Whether the neighbourhoods up to the root must be known: for directed rules, and for some goals."""
     partners: frozenset[Address] = frozenset()
     """For directed rules: the nodes that they may be about; none for local rules."""
     _waiting: set[Address] = field(default_factory=set)
@@ -89,7 +92,7 @@ class RewriteSearch:
         self.begin(child.address for child in children if child.fanout)
 
     def _measure_links(self) -> None:
-        if not self.known.is_sound(whole=bool(self.partners)):
+        if not self.known.is_sound(self.whole):
             self._over = True
             return
         problem = self.known.problem()
@@ -125,6 +128,8 @@ class RewriteSearch:
     def _weigh(self, problem: PartialProblem) -> None:
         """End with the best rewrite that the constraints allow; of equals, the first by rule and nodes."""
         self._over = True
+        if not problem.has_cost:
+            return
         least = NEGLIGIBLE * abs(float(problem.estimate.cost))
         name, parents = problem.addresses, problem.tree.parents
         weighed = [

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.plan.goal.expression import Goal
+from distributary.plan.trees.metrics import BUILT_IN
 from distributary.plan.trees.optimiser import HYBRID
 from distributary.plan.trees.rules import TreeRule
+from distributary.plan.trees.tree import Matrix, Number, Sites
+from distributary.systems.tree.cost_model import CostModel
 
 
 def _topic(event: Event) -> str:
@@ -25,10 +29,49 @@ class Gauges:
     """From a parent to a child."""
     processing: Callable[[Address], float] | None = None
     """The time a node takes over a message for each child and client."""
+    links: Mapping[str, Callable[[Address, Address], float]] = field(default_factory=dict)
+    """Metrics of the user's own, by name: of the link from a parent to a child, measured at the child."""
+    nodes: Mapping[str, Callable[[Address], float]] = field(default_factory=dict)
+    """The same of a node, measured there."""
     stream: Callable[[Event], str] = _topic
     """The stream that an event belongs to."""
     window: float | None = 60.0
     """Seconds over which rates are taken; None for counts since the beginning."""
+
+    @staticmethod
+    def of_sites(sites: Sites, places: Mapping[Address, int], **more: Any) -> Gauges:
+        """Gauges that read what is known of sites, such as those of a plan's file; `places` has each node's.
+
+        >>> sites = Sites([[0, 5], [5, 0]], link_metrics={"toll": [[0, 2], [3, 0]]})
+        >>> Gauges.of_sites(sites, {17: 0, 93: 1}).links["toll"](17, 93)
+        2.0
+        """
+
+        def of_links(matrix: Matrix) -> Callable[[Address, Address], float]:
+            return lambda parent, child: float(matrix[places[parent]][places[child]])
+
+        def of_nodes(row: Sequence[Number]) -> Callable[[Address], float]:
+            return lambda node: float(row[places[node]])
+
+        return Gauges(
+            bandwidth=of_links(sites.bandwidth) if sites.bandwidth else None,
+            processing=of_nodes(sites.processing) if sites.processing else None,
+            links={name: of_links(matrix) for name, matrix in sites.link_metrics.items()},
+            nodes={name: of_nodes(row) for name, row in sites.site_metrics.items()},
+            **more,
+        )
+
+    def refuse_unmeasured(self, model: CostModel) -> None:
+        """Raise an error if a goal asks for what nothing measures here."""
+        named = {metric.name for metric in model.metrics if metric in BUILT_IN.values()}
+        missing = [f"links[{name!r}]" for name in model.own_links if name not in self.links]
+        missing += [f"nodes[{name!r}]" for name in model.own_nodes if name not in self.nodes]
+        missing += ["bandwidth"] if "link bandwidth" in named and self.bandwidth is None else []
+        missing += ["processing"] if "cpu" in named and self.processing is None else []
+        if missing:
+            raise DistributaryError(
+                f"the goal asks for what brokers have no gauge for: give Gauges {' and '.join(missing)}"
+            )
 
 
 @dataclass(frozen=True)
@@ -62,6 +105,7 @@ class OptimisationSettings:
             raise DistributaryError(
                 "an optimisation period is longer than a maintenance period, and than the window for rewrites"
             )
+        self.gauges.refuse_unmeasured(CostModel.with_fanout(self.goal, None))
         if self.approximate is not None and self.approximate < 1:
             raise DistributaryError(f"the period of broadcasts is at least 1, not {self.approximate}")
 

@@ -7,7 +7,8 @@ Rules:
   cost follows from the path or from links, nodes tell their parents only what has changed.
 - Whoever is not heard of (a child that has just come) makes a neighbourhood incomplete, and what is
   incomplete is not optimised.
-- Latency is the round trip in milliseconds. Bandwidth comes from a gauge that the application gives.
+- Latency is the round trip in milliseconds. Bandwidth, and metrics of the user's own, come from gauges that
+  the application gives: those of a node are read there, those of a link at the child.
 
 Cost: two messages a node and period, of constant size for sums and extremes (Table 4.6).
 """
@@ -15,27 +16,21 @@ Cost: two messages a node and period, of constant size for sums and extremes (Ta
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult, ProbeResults
-from distributary.plan.goal.expression import GoalAggregate, Place, parts
-from distributary.plan.trees.cost import local_value
+from distributary.plan.goal.expression import Place, fold
 from distributary.plan.trees.metrics import Reads
-from distributary.plan.trees.tree import NO_PARENT, Sites
-from distributary.plan.trees.tree import Tree as Plan
 from distributary.systems.tree import messages
 from distributary.systems.tree.cost_model import CostEntry, CostModel, Entries, Values
+from distributary.systems.tree.known_sites import as_child, local_values
 from distributary.systems.tree.messages import BrokerFacts, LinkMeasurement, Streams, SubtreeReport
 from distributary.systems.tree.settings import Gauges
-
-SiteLinks = Mapping[tuple[int, int], LinkMeasurement]
-"""What was measured of links, by the numbers of parent and child."""
+from distributary.systems.tree.stream_rates import StreamRates, merged
 
 
 class LocalClients(NamedTuple):
@@ -44,106 +39,6 @@ class LocalClients(NamedTuple):
     want: Callable[[Event], bool]
     """Whether one of them wants an event."""
     number: Callable[[], int]
-
-
-class StreamRates:
-    """Which streams come in at a broker, how fast, and which of them its own clients want."""
-
-    def __init__(self, gauges: Gauges, wants: Callable[[Event], bool]) -> None:
-        self._gauges, self._wants = gauges, wants
-        self._latest: deque[tuple[float, str]] = deque()
-        self._counts: dict[str, int] = {}
-        self._wanted: dict[str, float] = {}
-        """When each stream last had something for the clients here."""
-
-    def note(self, event: Event, now: float) -> None:
-        """Count an event that came in."""
-        stream = self._gauges.stream(event)
-        self._counts[stream] = self._counts.get(stream, 0) + 1
-        if self._gauges.window is not None:
-            self._latest.append((now, stream))
-        if self._wants(event):
-            self._wanted[stream] = now
-
-    def own(self, now: float) -> Streams:
-        """What the clients here want, as far as it came in lately."""
-        window = self._gauges.window
-        if window is None:
-            return tuple(sorted((stream, float(self._counts[stream])) for stream in self._wanted))
-        while self._latest and self._latest[0][0] < now - window:
-            _, stream = self._latest.popleft()
-            self._counts[stream] -= 1
-        recent = (stream for stream, when in self._wanted.items() if when >= now - window)
-        return tuple(sorted((stream, self._counts[stream] / window) for stream in recent))
-
-
-def merged(*rows: Streams) -> Streams:
-    """Streams of several, each once, at the highest rate that one of them told."""
-    rates: dict[str, float] = {}
-    for row in rows:
-        for stream, rate in row:
-            rates[stream] = max(rate, rates.get(stream, 0.0))
-    return tuple(sorted(rates.items()))
-
-
-@lru_cache(1 << 12)
-def local_values(
-    model: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
-) -> Values:
-    """A node's part in its own values, under a parent at the end of a link; as the root, without one."""
-    found, alone = [], _alone(link, facts, fanout, streams)
-    for path in model.paths:
-        value = local_value(path.value, *alone)
-        found.append(path.function.identity if value is None else float(value))
-    return tuple(found)
-
-
-@lru_cache(1 << 12)
-def local_cost(
-    model: CostModel, link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
-) -> float | None:
-    """A node's cost, where that is a local metric or made of such."""
-    node = model.goal.cost.value
-    if any(isinstance(part, GoalAggregate) for part in parts(node)):
-        return None
-    value = local_value(node, *_alone(link, facts, fanout, streams))
-    return None if value is None else float(value)
-
-
-def _alone(
-    link: LinkMeasurement | None, facts: BrokerFacts, fanout: int, streams: Streams
-) -> tuple[Sites, Plan, int]:
-    """A node, its parent if it has a link, and its children, the first of which wants those streams."""
-    links = {} if link is None else {(0, 1): link}
-    me = len(links)
-    below: list[Streams] = [streams, *[()] * (fanout - 1)] if fanout else []
-    wanted: list[Streams] = [*[()] * me, facts.streams, *below]
-    sites = known_sites(links, [facts._replace(streams=row) for row in wanted], unknown=0.0)
-    return sites, Plan((NO_PARENT, *[0] * me, *[me] * fanout)), me
-
-
-def known_sites(
-    links: SiteLinks, facts: Sequence[BrokerFacts], unknown: float, counts: Sequence[int] = ()
-) -> Sites:
-    """The planner's sites: what is known of some brokers, and of the links between them.
-
-    `unknown` is the latency where there is no link; `counts` says how many brokers each site stands for.
-    """
-    size = len(facts)
-    latency, bandwidth = ([[value] * size for _ in facts] for value in (unknown, 0.0))
-    for (parent, child), link in links.items():
-        latency[parent][child], bandwidth[parent][child] = link
-    rates = dict(merged(*(one.streams for one in facts)))
-    bits = {stream: 1 << number for number, stream in enumerate(rates)}
-    return Sites(
-        latency=latency,
-        bandwidth=bandwidth,
-        clients=[one.clients for one in facts],
-        processing=[one.processing for one in facts],
-        interest=[sum(bits[stream] for stream, _ in one.streams) for one in facts],
-        rates=list(rates.values()),
-        counts=counts,
-    )
 
 
 R = TypeVar("R")
@@ -207,7 +102,8 @@ class BrokerStatistics:
         gauge, now = self.gauges.processing, self.tree.node.now
         processing = 0.0 if gauge is None else gauge(self.tree.address)
         streams = self._rates.own(now) if self.model.needs_streams else ()
-        return BrokerFacts(self._clients.number(), processing, streams)
+        own = tuple(float(self.gauges.nodes[name](self.tree.address)) for name in self.model.own_nodes)
+        return BrokerFacts(self._clients.number(), processing, streams, own)
 
     @property
     def link(self) -> LinkMeasurement | None:
@@ -237,7 +133,7 @@ class BrokerStatistics:
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
         if self.tree.is_root or not self.regular:
-            return self._under(None)
+            return self.local
         above, link = self.parent_values, self.link
         if above is None or link is None:
             return None
@@ -245,7 +141,8 @@ class BrokerStatistics:
 
     def _under(self, link: LinkMeasurement | None) -> Values:
         """This node's part in its own values, at the end of a link; as the root, without one."""
-        return local_values(self.model, link, self.facts, len(self.tree.children), self.streams)
+        known = (self.facts, len(self.tree.children), self.streams, self.over_children)
+        return local_values(self.model, link, *known)
 
     @property
     def _present_link(self) -> LinkMeasurement | None:
@@ -263,6 +160,22 @@ class BrokerStatistics:
             return ()
         return merged(*(told.streams for told in self.children.values()))
 
+    @_momentary
+    def over_children(self) -> Values:
+        """This node's aggregates over its children."""
+        if not self.model.children:
+            return ()
+        told = [
+            as_child(self.model, each.link or messages.UNMEASURED, each.facts, each.fanout, each.streams)
+            for each in self.children.values()
+        ]
+        columns = zip(*told, strict=True) if told else [()] * len(self.model.children)
+        folded = [
+            fold(one.function, column, zero=True)
+            for one, column in zip(self.model.children, columns, strict=True)
+        ]
+        return tuple(None if value is None else float(value) for value in folded)
+
     @property
     def size(self) -> int:
         """How many nodes this one's subtree has, itself included."""
@@ -276,7 +189,8 @@ class BrokerStatistics:
 
     def _local(self, child: SubtreeReport) -> Values:
         link = child.link or messages.UNMEASURED
-        return local_values(self.model, link, child.facts, child.fanout, child.streams)
+        known = (child.facts, child.fanout, child.streams, child.over_children)
+        return local_values(self.model, link, *known)
 
     @_momentary
     def below(self) -> Entries:
@@ -287,39 +201,23 @@ class BrokerStatistics:
     def own(self) -> list[CostEntry]:
         """This node itself, if it has a cost."""
         values = self.values
-        if values is None or not self._has_cost:
+        if values is None or self.model.cost(values) is None:
             return []
         return [CostEntry(self.model.weight(self._clients.number()), values)]
 
     @property
-    def told_values(self) -> Values | None:
-        """What others are told of this node: its values, or its cost where that is measured by itself."""
-        values = self.values
-        if values is None or self.model.along_path:
-            return values
-        cost = self._local_cost()
-        return (-self.model.goal.sign * math.inf if cost is None else cost,)
-
-    @property
     def ranked(self) -> float | None:
-        """This node's cost as it counts: less is better; where it cannot be known here, anything is better.
+        """This node's cost as it counts: less is better; if it has none, anything is better.
 
         A root without a cost has nowhere to go, and nobody is better.
         """
-        values, sign = self.values, self.model.goal.sign
-        if values is None or not self._has_cost:
+        values = self.values
+        if values is None:
             return None
-        cost = self.model.cost(values) if self.model.along_path else self._local_cost()
-        return math.inf if cost is None else sign * cost
-
-    @property
-    def _has_cost(self) -> bool:
-        return self.model.root_counts or not self.tree.is_root
-
-    def _local_cost(self) -> float | None:
-        fanout = len(self.tree.children)
-        known = (self.model, self._present_link, self.facts, fanout, self.streams)
-        return local_cost(*known) if self._has_cost else None
+        cost = self.model.cost(values)
+        if cost is None:
+            return None if self.tree.is_root else math.inf
+        return self.model.goal.sign * cost
 
     def absolute(self, entries: Iterable[CostEntry]) -> list[CostEntry]:
         """Entries relative to this node as they are in the tree."""
@@ -344,11 +242,11 @@ class BrokerStatistics:
             return None
         children = []
         for child, told in sorted(self.children.items()):
-            _, link, facts, fanout, size, below, streams = told
+            _, link, facts, fanout, size, below, streams, over_children = told
             if below_of is not None:
                 below = below_of(child, self.model.joined(values, self._local(told)))
             known = (child, link or messages.UNMEASURED, facts, fanout, size)
-            children.append(messages.ChildState(*known, below, streams))
+            children.append(messages.ChildState(*known, below, streams, over_children))
         parent = None if tree.is_root else tree.parent
         return messages.TreeNeighbourhood(tree.address, parent, values, self.facts, tuple(children))
 
@@ -377,7 +275,7 @@ class BrokerStatistics:
         tree, facts = self.tree, self.facts
         below = () if self.model.broadcasts_costs else self.below
         measured = (tree.node.now, self.link, facts, len(tree.children), self.size)
-        return SubtreeReport(*measured, below, merged(facts.streams, self.streams))
+        return SubtreeReport(*measured, below, merged(facts.streams, self.streams), self.over_children)
 
     def _rest_of(self, child: Address) -> Entries:
         """What a MIN or MAX must know of those who are not below a child: the worst of them."""
@@ -408,7 +306,10 @@ class BrokerStatistics:
         """A link from a parent to this node, by the round trip of a probe."""
         gauge = self.gauges.bandwidth
         latency = round(1000 * answer.seconds, 6)  # what is left beyond is rounding of the clock
-        return LinkMeasurement(latency, 0.0 if gauge is None else gauge(parent, self.tree.address))
+        bandwidth = 0.0 if gauge is None else gauge(parent, self.tree.address)
+        links = self.gauges.links
+        own = tuple(float(links[name](parent, self.tree.address)) for name in self.model.own_links)
+        return LinkMeasurement(latency, bandwidth, own)
 
     def best_parent(self, answers: ProbeResults) -> Address:
         """Of some parents on offer, the one under which this node's own cost is best."""
@@ -417,9 +318,10 @@ class BrokerStatistics:
         def rank(parent: Address) -> tuple[bool, float, Address]:
             link = self.measured(parent, answers[parent])
             told = answers[parent].told
-            if not self.model.along_path or len(told) != len(self.model.paths):
+            if not self.model.along_path or len(told) != len(self.model.nothing):
                 return True, link.latency, parent
             values = self.model.joined(told, self._under(link))
-            return not self.model.within(values), sign * self.model.cost(values), parent
+            cost = self.model.cost(values)
+            return not self.model.within(values), math.inf if cost is None else sign * cost, parent
 
         return min(answers, key=rank)
