@@ -29,7 +29,7 @@ settings.load_profile("house")
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py", "pipeline/test_run.py")
+STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py")
 WITH_ENGINES = ("/spark/pipeline/", "/spark/queries/")
 """Whose tests share a session with those of the engines; all others share another, in a process beside it."""
 
@@ -74,6 +74,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def session_of_commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of this process run in the tests' session and leave it open: starting one takes long."""
+    from distributary.spark.pipeline import run
+
+    monkeypatch.setattr(run, "open_session", lambda *given, **named: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
 
 
 @pytest.fixture(scope="session")

@@ -33,16 +33,19 @@ from flow.random_queries import (
 
 WITHOUT_FUNCTIONS = tuple(kind for kind in KINDS if kind != "function")
 
-WHOLE = ("interpreter", "incremental", "network", "spark-batch", "spark-connect")
+WHOLE = ("interpreter", "incremental", "network", "spark-batch")
 """These run all cases in the tests of every day."""
-STREAMS = ("spark-stream", "spark-connect-stream", "spark-cluster-stream")
-"""A stream costs seconds for an operator: these run a share, and the rest with `make chaos`."""
+IN_SHARES = ("spark-connect", "spark-stream", "spark-connect-stream", "spark-cluster-stream")
+"""Another process or a stream costs seconds for an operator: these run a share or, with `make chaos`, all."""
+SHARED_DAILY = ("spark-connect", "spark-stream")
+"""Of those, the engines whose share runs in the tests of every day."""
 SHARE = (
     "filter_keeps_what_is_true_and_block_drops_what_is_true",
     "time_windows_aggregate_by_group_and_ignore_nulls",
     "join_pairs_equal_keys_that_are_near_in_time",
     "truncate_after_sort_gives_the_best_of_each_window",
     "what_is_late_is_in_no_window",
+    "functions_see_an_item_or_a_window",
 )
 
 
@@ -109,8 +112,8 @@ EACH_CASE = [
     *(engine(name, "whole", case) for name in WHOLE for case in CASES),
     *(engine("spark-cluster", "whole", case, chaos=True) for case in CASES),
     *(
-        engine(name, portion, case, chaos=name != "spark-stream" or portion == "rest")
-        for name in STREAMS
+        engine(name, portion, case, chaos=name not in SHARED_DAILY or portion == "rest")
+        for name in IN_SHARES
         for case in CASES
         for portion in ["share" if case in SHARE else "rest"]
     ),
@@ -131,8 +134,8 @@ EACH_STREAM = [
     *(engine(name, "whole") for name in WHOLE if name != "interpreter"),
     engine("spark-cluster", "whole", chaos=True),
     *(
-        engine(name, portion, chaos=name != "spark-stream" or portion == "rest")
-        for name in STREAMS
+        engine(name, portion, chaos=name not in SHARED_DAILY or portion == "rest")
+        for name in IN_SHARES
         for portion in ("share", "rest")
     ),
 ]

@@ -7,7 +7,7 @@ first snippet, in an empty directory.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,15 @@ PIPELINE = (
     EVENTS
     + """
 open_store("subscriptions").commit(asked)
+Path("queries.toml").write_text('''
+[sources.trades]
+topic = "trades"
+time = "at"
+schema = { size = "integer", at = "integer" }
+[[queries.busy.operators]]
+name = "large"
+filter = { from = "trades", where = "size > 100" }
+''')
 Path("pipeline.toml").write_text('''
 checkpoint = "checkpoint"
 queries = "queries.toml"
@@ -65,6 +74,7 @@ with open("incoming/some.json", "w") as stream:
     write_records(stream, [event.to_record() for event in made])
 from distributary.spark import load_pipeline, start
 start(spark, load_pipeline("pipeline.toml")).awaitTermination()
+subscriptions = asked
 """
 )
 
@@ -80,6 +90,7 @@ def fetch(feed, now):
     return "<rss><channel><item><title>Rain</title></item></channel></rss>"
 """,
     "pipeline.md": PIPELINE,
+    "replay.md": PIPELINE,
     "plan.md": """
 tolls = [[0.0, 1.0, 2.0], [1.0, 0.0, 3.0], [2.0, 3.0, 0.0]]
 latency = bandwidth = tolls
@@ -110,7 +121,6 @@ build.count("per_minute", build.union("large", bids, build.filter("asks", trades
 busy, event = build.query(), Event("e1", "trades", {"symbol": "OTE", "size": 100, "at": 7})
 latency, bandwidth = (lambda one, other: 1.0), {1: 1e6, 2: 1e6, 3: 1e6}
 """,
-    "replay.md": PIPELINE + "subscriptions = asked\n",
     "spark.md": EVENTS
     + """
 events.write.parquet("events")
@@ -128,15 +138,28 @@ def snippets(page: Path) -> list[str]:
     return ["\n" * text.count("\n", 0, found.start(1)) + found[1] for found in FENCE.finditer(text)]
 
 
-def run_snippets(page: Path, directory: Path) -> dict[str, Any]:
-    """Run them; an error's line is the page's. Gives the names they leave."""
+def given_alike(pages: Iterable[Path]) -> list[list[Path]]:
+    """The pages by what they are given: making that may take long, and is done once for each."""
+    groups: dict[str | None, list[Path]] = {}
+    for page in pages:
+        groups.setdefault(GIVEN.get(page.name, page.name), []).append(page)
+    return list(groups.values())
+
+
+def run_snippets(pages: Sequence[Path], directory: Path) -> dict[str, Any]:
+    """Run those of pages that are given the same, each page for itself; an error's line is the page's.
+
+    Gives the names that those of the last page leave.
+    """
     examples = Path(__file__).parents[2] / "examples"
     names: dict[str, Any] = {"directory": directory, "examples": examples, "__name__": "snippets"}
-    with _entered(directory) if page.name in NEED_SPARK else nullcontext():
-        exec(compile(GIVEN.get(page.name, ""), f"given for {page.name}", "exec"), names)
-        for snippet in snippets(page):
-            exec(compile(snippet, str(page), "exec"), names)
-    return names
+    with _entered(directory) if pages[0].name in NEED_SPARK else nullcontext():
+        exec(compile(GIVEN.get(pages[0].name, ""), f"given for {pages[0].name}", "exec"), names)
+        for page in pages:
+            own = dict(names)
+            for snippet in snippets(page):
+                exec(compile(snippet, str(page), "exec"), own)
+    return own
 
 
 @contextmanager

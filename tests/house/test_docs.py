@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from house.rooms import MODULES, SOURCE, TOP
-from house.snippets import GIVEN, NEED_SPARK, run_snippets, snippets
+from house.snippets import GIVEN, NEED_SPARK, given_alike, run_snippets, snippets
 
 PAGES = [
     TOP / "README.md",
@@ -106,18 +106,20 @@ def with_snippets(spark: bool) -> list[Path]:
 @pytest.mark.parametrize("page", with_snippets(spark=False), ids=shown)
 def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run_snippets(page, tmp_path)
+    run_snippets([page], tmp_path)
 
 
 @pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
-@pytest.mark.parametrize("page", with_snippets(spark=True), ids=shown)
+@pytest.mark.parametrize(
+    "pages", given_alike(with_snippets(spark=True)), ids=lambda pages: "+".join(map(shown, pages))
+)
 @pytest.mark.usefixtures("spark")
 def test_the_snippets_of_a_page_on_spark_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pages: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = os.listdir(TOP)
     monkeypatch.chdir(tmp_path)
-    run_snippets(page, tmp_path)
+    run_snippets(pages, tmp_path)
     made = set(os.listdir(TOP)) - {*top, "build"}
     assert [name for name in made if not name.startswith(".")] == []
 

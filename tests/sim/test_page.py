@@ -12,7 +12,7 @@ PAGE = PATH.read_text()
 
 
 def test_the_example_delivers_its_event_after_the_faults(tmp_path: Path) -> None:
-    (received,) = run_snippets(PATH, tmp_path)["deployment"].deliveries
+    (received,) = run_snippets([PATH], tmp_path)["deployment"].deliveries
     assert (received.delivery.event.id, received.delivery.subscriber) == ("e1", "ann")
 
 

@@ -1,4 +1,4 @@
-"""`distributary run` as a process: it stops when told, goes on where it was, and says why it fails."""
+"""`distributary run` as a process: killed or told to stop it goes on where it was, and says why it fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.phases import Traces
+from chaos.victim import Victim
+from distributary.cli.main import main
 from distributary.model import Subscription
+from distributary.spark.pipeline import run
 from distributary.store import open_store
 
 DEADLINE = 240
@@ -98,17 +102,19 @@ def events_recorded(place: Path) -> int:
     return sum(one["events"] for one in recorded(place))
 
 
-def test_it_stops_when_told_and_goes_on_where_it_was(place: Path) -> None:
+@pytest.mark.spark
+@pytest.mark.xdist_group("processes")
+def test_killed_amid_a_batch_it_goes_on_where_it_was_and_stops_when_told(place: Path) -> None:
     feed(place, "one", ["e1", "e2"])
-    with running(place) as process:
-        until(process, lambda: events_recorded(place) == 2)
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=DEADLINE)
-    assert (process.returncode, err) == (0, "")
-    assert "2 events" in out
-    assert "version 1" in out
-    assert all(len(line) < 300 and "WARN" not in line for line in out.splitlines())
+    victim = Victim(place, "local[2]")
+    try:
+        victim.until((place / "deliveries" / "batch=0" / "_SUCCESS").exists, "the deliveries of batch 0")
+    finally:
+        assert victim.kill()
+    assert delivered(place) == ["e1", "e2"]
+    assert Traces(place, 0).committed() == -1, "the kill came too late"
 
+    # The batch that is done again keeps its version, and the next one has the new one.
     feed(place, "two", ["e3"])
     open_store(place / "subscriptions").commit([Subscription("s2", "bob", topic="A")])
     with running(place) as process:
@@ -116,17 +122,31 @@ def test_it_stops_when_told_and_goes_on_where_it_was(place: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
     assert (process.returncode, err) == (0, "")
-    assert ": 1 events" in out
+    assert ": 3 events" in out
+    assert "version 2" in out
+    assert all(len(line) < 300 and "WARN" not in line for line in out.splitlines())
     assert delivered(place) == ["e1", "e2", "e3", "e3"]
     assert [one["batch"] for one in recorded(place)] == list(range(len(recorded(place))))
 
 
-def test_a_failure_is_told_in_a_line_and_in_full_in_the_log(place: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_for_a_stop_and_a_second_one_insists(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with run._StopSignals().listening() as stop:
+        signal.raise_signal(number)
+        assert (stop.asked.is_set(), stop.insisted.is_set()) == (True, False)
+        signal.raise_signal(number)
+        assert stop.insisted.is_set()
+    assert signal.getsignal(number) == before
+
+
+def test_a_failure_is_told_in_a_line_and_in_full_in_the_log(
+    place: Path, session_of_commands: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     (place / "pipeline.toml").write_text(PIPELINE.format(format="parquet"))
     (place / "in" / "broken.parquet").write_text("this is no Parquet")
-    with running(place) as process:
-        out, err = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 1
+    assert main(["run", str(place / "pipeline.toml")]) == 1
+    out, err = capfd.readouterr()
     (line,) = err.splitlines()
     assert line.startswith("distributary: the pipeline failed: ")
     log = place / "pipeline.log"

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -398,19 +396,20 @@ def test_the_command_refuses_arguments_that_do_not_go_together(arguments: list[s
     assert stopped.value.code == 2
 
 
-def test_the_command_writes_what_was_missed_and_tells_the_cursor(past: Past, tmp_path: Path) -> None:
+def test_the_command_writes_what_was_missed_and_tells_the_cursor(
+    past: Past, tmp_path: Path, session_of_commands: None, capfd: pytest.CaptureFixture[str]
+) -> None:
     file = Path(past.pipeline.checkpoint).parent / "pipeline.toml"
-    command = [sys.executable, "-m", "distributary", "replay", str(file), "--master", "local[2]"]
-    command += ["--subscriber", "ann", "--after-batch", "2", "--log", str(tmp_path / "log")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
-    assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in done.stdout.splitlines()]
+    where = ["--after-batch", "2", "--log", str(tmp_path / "log")]
+    assert main(["replay", str(file), "--subscriber", "ann", *where]) == 0
+    out, err = capfd.readouterr()
+    records = [json.loads(line) for line in out.splitlines()]
     found = {
         (one["batch"], one["event_id"], one["subscriber"], tuple(one["subscriptions"])) for one in records
     }
     assert found == past.live_of("ann", range(3, BATCHES))
     assert [one["batch"] for one in records] == sorted(one["batch"] for one in records)
-    first, *counts, last = done.stderr.splitlines()
+    first, *counts, last = err.splitlines()
     assert f"{len(found)} deliveries" in first
     assert sum(int(line.split()[0]) for line in counts) == sum(len(one[3]) for one in found)
     assert re.fullmatch(r"cursor: (\d+) \(to go on from here: --after-batch \1\)", last)
