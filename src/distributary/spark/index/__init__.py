@@ -3,7 +3,8 @@
 - `find`: what travels with a task (`SparkIndex`) and how the task finds and opens the matcher that it needs.
 - `plans`: the rendezvous plan of a store, which stays once it is made.
 - `build`: what the driver does: find an index that is recent enough for the subscriptions, or build one;
-  `repeated`: which subscription of a DataFrame counts when several have one id.
+  `repeated`: which subscription of a DataFrame counts when several have one id; `temporary`: where indexes
+  are that last as long as the process.
 
 An index is one *part*, or a rendezvous plan divides it into many. A part is a frozen matcher in a directory
 that every task can read. An index is fixed, or it follows a subscription store; then it has *bases*, which

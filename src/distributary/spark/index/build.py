@@ -7,12 +7,10 @@ each part is built by a task of its own. A single part is built on the driver.
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import os
 import shutil
-import tempfile
 import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,6 +38,7 @@ from distributary.spark.columns import EventColumns
 from distributary.spark.index import find
 from distributary.spark.index.plans import keep_plan, kept_plan
 from distributary.spark.index.repeated import read_subscriptions, table_in_order, without_repeated
+from distributary.spark.index.temporary import temporary_directory
 from distributary.spark.rows import Batches
 from distributary.store import SubscriptionStore, open_store
 
@@ -163,7 +162,7 @@ def single_part(
     tolerances: bool = True,
 ) -> find.FixedIndex:
     """Build an index of one part of these subscriptions, where every task will find it."""
-    root = Path(workspace or _temporary_directory()) / f"parts-{uuid.uuid4().hex}"
+    root = Path(workspace or temporary_directory()) / f"parts-{uuid.uuid4().hex}"
     label = find.part_label(root.name, 0)
     found = _build_part(find.part_directory(root, 0), label, entries, tolerances, rejected)
     if workspace is None and not _sees_driver_files(spark):
@@ -191,20 +190,13 @@ def _sees_driver_files(spark: SparkSession) -> bool:
     return not is_remote() and str(spark.conf.get("spark.master", "")).startswith("local")
 
 
-def _own_directory(spark: SparkSession) -> str:
+def _own_directory(spark: SparkSession) -> Path:
     if not _sees_driver_files(spark):
         raise DistributaryError(
             "with the rendezvous strategy the parts are built by the tasks: "
             "name a directory that every machine sees, with workspace=..."
         )
-    return _temporary_directory()
-
-
-def _temporary_directory() -> str:
-    """A directory that lasts as long as this process."""
-    directory = tempfile.mkdtemp(prefix="distributary-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    return directory
+    return temporary_directory()
 
 
 def _shipped(spark: SparkSession, root: Path) -> str:
