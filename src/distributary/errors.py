@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+LONGEST_SHOWN = 120
+"""Characters of a text of the user's that a message shows."""
+
 
 class DistributaryError(Exception):
     """The root of every error this package raises on purpose."""
+
+
+class UsageError(DistributaryError):
+    """Arguments of a command that do not go together."""
 
 
 class DamagedError(DistributaryError):
@@ -32,9 +39,13 @@ class InputError(DistributaryError):
         if self.position is not None:
             message += f" at position {self.position}"
         if self.text is not None:
-            shown = self.text if len(self.text) <= 120 else self.text[:117] + "..."
-            message += f" of {shown!r}" if self.position is not None else f": {shown!r}"
+            message += f" of {quoted(self.text)}" if self.position is not None else f": {quoted(self.text)}"
         return f"{self.field}: {message}" if self.field else message
+
+
+def quoted(text: str) -> str:
+    """A text of the user's for a message: in quotes, and shortened when it is long."""
+    return repr(text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "...")
 
 
 def _printable(text: str) -> str:
@@ -48,6 +59,21 @@ class FilterError(InputError):
 
 class DocumentError(InputError):
     """An XML document that is malformed, or that is refused because reading it would be dangerous."""
+
+
+class RegisteredAlreadyError(InputError):
+    """A subscription with an id that is not new; `kept` is the number of the one that has it.
+
+    Numbers count, from 0, the subscriptions that were registered and not refused.
+    """
+
+    def __init__(self, subscription_id: str, kept: int) -> None:
+        super().__init__(f"{quoted(subscription_id)} is registered already; remove it first", field="id")
+        self.subscription_id = subscription_id
+        self.kept = kept
+
+    def __reduce__(self) -> tuple[type[RegisteredAlreadyError], tuple[str, int]]:
+        return type(self), (self.subscription_id, self.kept)
 
 
 class SubscriptionWarning(UserWarning):

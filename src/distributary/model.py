@@ -273,6 +273,21 @@ def bare_topic(topic: str) -> str:
     return topic.removeprefix("/")
 
 
+def require_instance(given: object, kind: type[Event] | type[Subscription]) -> None:
+    """Refuse a record, or anything else, where an object of ours is needed.
+
+    >>> require_instance({"id": "e1"}, Event)
+    Traceback (most recent call last):
+    ...
+    TypeError: an object of Event is needed, not a dict: make one of a record with Event.from_record
+    """
+    if not isinstance(given, kind):
+        raise TypeError(
+            f"an object of {kind.__name__} is needed, not a {type(given).__name__}: "
+            f"make one of a record with {kind.__name__}.from_record"
+        )
+
+
 def require_text(text: str, field: str) -> None:
     """Refuse half of a surrogate pair, which Python and JSON can hold but no UTF-8 text can.
 

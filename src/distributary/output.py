@@ -25,7 +25,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any, cast
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, UsageError
 
 STANDARD = "-"
 """The name that means standard input or output."""
@@ -105,12 +105,18 @@ def require_distinct(read: Mapping[str, str], written: Mapping[str, str]) -> Non
         own = _identity(name, sys.stdout)
         for found in (own, _identity(f"{os.path.realpath(name)}{PARTIAL}", sys.stdout)):
             if found in purposes:
-                raise DistributaryError(
+                raise UsageError(
                     f"{purpose} and {purposes[found]} are the same file, {name}, which would be overwritten: "
                     "name another one"
                 )
         if own is not None:
             purposes[own] = purpose
+
+
+def require_one_standard_input(subscriptions: str | None, events: str | None) -> None:
+    """Refuse to read both from standard input."""
+    if subscriptions == STANDARD and events == STANDARD:
+        raise UsageError("subscriptions and events cannot both come from standard input")
 
 
 def cannot_write(name: str, error: OSError) -> DistributaryError:

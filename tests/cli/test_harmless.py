@@ -70,7 +70,7 @@ def test_input_and_output_that_are_one_file_are_refused(
         Path("other").symlink_to(read)
     if kind == "hard link":
         os.link(read, "other")
-    assert match(output, name) == 1
+    assert match(output, name) == 2
     assert "the same file" in one_sentence(capsys)
     assert Path(read).read_bytes() == before
     assert not list(place.glob("*.partial"))
@@ -80,7 +80,7 @@ def test_a_quarantine_that_is_read_again_is_not_overwritten_by_its_default(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(place / "quarantine.jsonl", [BAD])
-    assert match("--out", "out.jsonl", events="quarantine.jsonl") == 1
+    assert match("--out", "out.jsonl", events="quarantine.jsonl") == 2
     assert "--quarantine and --events are the same file" in one_sentence(capsys)
     assert (place / "quarantine.jsonl").read_text() == BAD + "\n"
 
@@ -248,7 +248,7 @@ def test_no_command_overwrites_what_it_reads(
 ) -> None:
     arguments = files_that_are_one(place)[command]
     before = {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()}
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     assert "the same file" in one_sentence(capsys)
     assert {path.name: path.read_bytes() for path in place.iterdir() if path.is_file()} == before
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from pyarrow import feather, parquet
 from distributary import Event, Subscription, files
 from distributary.cli.main import main
 from distributary.files import read_events, read_subscriptions
+from distributary.matching import bulk
 from distributary.workloads import WORKLOADS
 from properties.oracle import MatcherOracle
 
@@ -143,13 +146,55 @@ def test_malformed_input_is_set_aside_and_the_rest_is_done(
     assert pairs(tmp_path / "matches.jsonl") == MATCHES
     set_aside = written(tmp_path / "quarantine.jsonl")
     places = [Path(one["place"]).name for one in set_aside]
-    assert sorted(places) == sorted(
-        [*(f"subs.jsonl:{line}" for line in (5, 6, 7, 8)), *(f"events.jsonl:{line}" for line in (1, 2, 3))]
-    )
+    assert places[:4] == [f"subs.jsonl:{line}" for line in (5, 6, 7, 8)]
+    assert sorted(places[4:]) == [f"events.jsonl:{line}" for line in (1, 2, 3)]
     assert {one["field"] for one in set_aside} == {"where", "subscription", "id", None, "document", "topic"}
     told = capsys.readouterr().err
     assert "7 set aside" in told
     assert "subs.jsonl:5: where:" in told
+
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize("lot", [300, 7, 1])
+def test_malformed_subscriptions_are_set_aside_in_the_order_of_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lot: int
+) -> None:
+    """Whether they cannot be read or have an id that is taken, which is told with the line that has it."""
+    monkeypatch.setattr(bulk, "FEW", 0)
+    monkeypatch.setattr(bulk, "LOT", lot)
+    random = Random(lot)
+    lines: list[Any] = []
+    first: dict[str, int] = {}
+    expected: list[tuple[int, str]] = []
+    for line in range(1, 41):
+        name = random.choice([*(f"s{number}" for number in range(12)), LONG])
+        if random.random() < 0.3:
+            lines.append("not json")
+            expected.append((line, ""))
+        else:
+            lines.append({"id": name, "subscriber": "ann", "topic": "quotes"})
+            if name in first:
+                shown = name if name != LONG else LONG[:117] + "..."
+                kept = f"{tmp_path}/subs.jsonl:{first[name]}"
+                expected.append((line, f"{shown!r} is registered already, by {kept}, which is kept"))
+            first.setdefault(name, line)
+    assert match(tmp_path, lines, []) == 3
+    found = written(tmp_path / "quarantine.jsonl")
+    assert [one["place"] for one in found] == [f"{tmp_path}/subs.jsonl:{line}" for line, _ in expected]
+    reasons = [one["reason"] if one["field"] == "id" else "" for one in found]
+    assert reasons == [told for _, told in expected]
+    assert match(tmp_path, lines, [], "--strict") == 4
+
+
+def test_the_rate_in_the_summary_is_that_after_the_first_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert match(tmp_path, SUBSCRIPTIONS, EVENTS) == 0
+    assert "events/s" not in capsys.readouterr().err
+    assert match(tmp_path, SUBSCRIPTIONS, EVENTS, "--chunk", "2") == 0
+    assert re.search(r"matches \([\d,]+ events/s\)", capsys.readouterr().err)
 
 
 def test_strict_stops_at_the_first_malformed_input(
@@ -180,8 +225,10 @@ def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "no.jsonl" in capsys.readouterr().err
 
 
-def test_both_cannot_come_from_standard_input() -> None:
-    assert main(["match", "--subscriptions", "-", "--events", "-"]) == 1
+@pytest.mark.parametrize("command", [["match"], ["check"], ["explain", "--event", "e1"]], ids=lambda c: c[0])
+def test_both_cannot_come_from_standard_input(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--subscriptions", "-", "--events", "-"]) == 2
+    assert "cannot both come from standard input" in capsys.readouterr().err
 
 
 def test_wrong_arguments_exit_with_two() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -11,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from distributary import Event, FilterError, InputError, Matcher, Subscription
-from distributary.errors import DistributaryError, UnknownSubscriptionError
+from distributary.errors import DistributaryError, RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.filters import kinds
 from distributary.filters.filter import Filter
 from distributary.matching import bulk
@@ -103,6 +105,40 @@ def test_an_id_is_registered_once() -> None:
     with pytest.raises(InputError, match="registered already"):
         matcher.add(subscription("s1", topic="weather"))
     assert matcher.match(QUOTE) == ["s1"]
+
+
+def test_of_a_long_id_that_is_taken_a_part_is_shown_and_the_error_can_be_sent() -> None:
+    with pytest.raises(RegisteredAlreadyError) as caught:
+        Matcher([subscription("a", topic="A"), subscription("x" * 5000, topic="A")] * 2)
+    assert (str(caught.value), caught.value.kept) == ("id: 'a' is registered already; remove it first", 0)
+    error = RegisteredAlreadyError("x" * 5000, 1)
+    assert len(str(error)) < 200
+    sent = pickle.loads(pickle.dumps(error))
+    assert (str(sent), sent.kept, sent.field) == (str(error), 1, "id")
+
+
+@pytest.mark.parametrize("few", [bulk.FEW, 0], ids=["one by one", "in bulk"])
+def test_a_record_in_place_of_a_subscription_or_an_event_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(bulk, "FEW", few)
+    record: Any = {"id": "s1", "subscriber": "ann", "topic": "A"}
+    matcher = Matcher([Subscription.from_record(record)])
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("Subscription", lambda: Matcher([record])),
+        ("Subscription", lambda: matcher.add(record)),
+        ("Event", lambda: matcher.match(record)),
+        ("Event", lambda: matcher.match_batch([record])),
+    ]
+    for kind, call in calls:
+        with pytest.raises(TypeError, match=f"{kind} is needed, not a dict: .* {kind}.from_record"):
+            call()
+    assert matcher.match(Event("e1", topic="A")) == ["s1"]
+
+
+def test_engines_of_a_filter_kind_that_there_is_not_are_refused() -> None:
+    with pytest.raises(DistributaryError, match="no filter kind 'topc'; known are topic, where"):
+        Matcher(engines={"topc": "tree"})
 
 
 def test_removing_or_explaining_what_is_not_there_says_so() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.files import events_from_table
+from distributary.matching.batch import EventBatch
 from distributary.matching.lines import EventLines
 from distributary.quarantine import Rejection
 
@@ -86,3 +87,27 @@ def test_an_object_is_null_only_where_it_is_missing(made: list[dict[str, Any]]) 
     for one, ids in zip(events_from_table(table), expected, strict=True):
         assert not isinstance(one, Rejection)
         assert matcher.match(one[1]) == ids
+
+
+FLAT = ("a", "a.b", "a.b.c", "a.d", "e.d")
+"""Names that are dotted already; that of an object may be an attribute's as well."""
+flat = st.lists(st.fixed_dictionaries(dict.fromkeys(FLAT, numbers)), min_size=1, max_size=6)
+
+
+@given(flat, st.sets(st.sampled_from(FLAT), min_size=1))
+@example([{"a": None, "a.b": None, "a.b.c": 1, "a.d": None, "e.d": 2}], {"a.b.c", "e.d"})
+@example([{"a": 2, "a.b": None, "a.b.c": None, "a.d": 1, "e.d": None}], {"a", "a.d"})
+def test_dotted_names_make_an_object_in_a_table_as_in_an_event(
+    made: list[dict[str, Any]], names: set[str]
+) -> None:
+    matcher = Matcher(SUBSCRIPTIONS)
+    held = [{name: one[name] for name in sorted(names)} for one in made]
+    present = [{name: value for name, value in one.items() if value is not None} for one in held]
+    events = [Event(str(row), attributes=attributes) for row, attributes in enumerate(present)]
+    expected = [matcher.match(event) for event in events]
+    columns = {name: pa.array([one[name] for one in held], pa.int64()) for name in names}
+    table = pa.table({"id": [event.id for event in events], **columns})
+    assert answers(matcher.match_batch(table), len(made)) == expected
+    assert answers(matcher.match_batch(events), len(made)) == expected
+    for batch in (EventBatch.from_table(table), EventBatch.from_events(events)):
+        assert [batch.event(row).attributes for row in range(batch.rows)] == present

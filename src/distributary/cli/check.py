@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributary.cli import terminal
-from distributary.errors import DistributaryError
 from distributary.files import is_table, read_events, read_schema, read_subscriptions
 from distributary.filters.kinds import added_kinds
 from distributary.filters.lint.findings import Finding, Severity
 from distributary.filters.lint.lint import lint_covered, lint_subscription
 from distributary.filters.lint.schema import EventSchema
 from distributary.model import Event, Subscription
-from distributary.output import STANDARD
+from distributary.output import require_one_standard_input
 from distributary.quarantine import Rejection
 
 if TYPE_CHECKING:
@@ -64,8 +63,7 @@ def add_subscriptions(command: argparse.ArgumentParser, *others: tuple[str, Any,
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
-        raise DistributaryError("subscriptions and events cannot both come from standard input")
+    require_one_standard_input(parsed.subscriptions, parsed.events)
     counts: Counter[Severity] = Counter()
     with terminal.progress_shown() as progress:
         for found in _findings(parsed, _schema(parsed), progress):

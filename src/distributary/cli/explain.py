@@ -27,7 +27,7 @@ from distributary.cli.arguments import whole
 from distributary.cli.check import add_subscriptions, subscriptions_of, well_formed_events
 from distributary.cli.engine import require_engine
 from distributary.errors import DistributaryError, InputError, UnknownSubscriptionError
-from distributary.output import STANDARD
+from distributary.output import require_one_standard_input
 from distributary.quarantine import Rejection
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ def _explain(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> in
         command.error("--events is needed with --subscriptions or --store, and only then")
     if parsed.batch is not None and parsed.pipeline is None:
         command.error("--batch is for --pipeline")
-    if parsed.subscriptions == STANDARD and parsed.events == STANDARD:
-        raise DistributaryError("subscriptions and events cannot both come from standard input")
+    require_one_standard_input(parsed.subscriptions, parsed.events)
     count = 0
     for record, text in _archived(parsed) if parsed.pipeline is not None else _told(parsed):
         count += 1

@@ -27,8 +27,8 @@ from importlib.metadata import entry_points
 from types import FrameType
 
 from distributary import __version__
-from distributary.cli.terminal import FAILED, STRICT, WELL, Commands
-from distributary.errors import DistributaryError
+from distributary.cli.terminal import FAILED, MISUSED, STRICT, WELL, Commands
+from distributary.errors import DistributaryError, UsageError
 from distributary.quarantine import StrictError
 
 COMMANDS = {
@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except StrictError as error:
             print(f"distributary: stopped at the first malformed input: {error}", file=sys.stderr)
             return STRICT
+        except UsageError as error:
+            print(f"distributary: {error}", file=sys.stderr)
+            return MISUSED
         except DistributaryError as error:
             print(f"distributary: {error}", file=sys.stderr)
         except BrokenPipeError:

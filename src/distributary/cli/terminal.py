@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from distributary.quarantine import Quarantine
 
-WELL, FAILED, SET_ASIDE, STRICT = 0, 1, 3, 4
-"""Exit codes; argparse gives 2 for wrong arguments."""
+WELL, FAILED, MISUSED, SET_ASIDE, STRICT = range(5)
+"""Exit codes; argparse, too, gives that of wrong arguments."""
 
 Commands = argparse._SubParsersAction
 """What `add_subparsers` returns."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,15 +19,15 @@ import pyarrow as pa
 from distributary.arrow_rows import check_names, unreadable_text
 from distributary.errors import InputError
 from distributary.filters.path.document import Document, parse_document
-from distributary.filters.where.lookup import attribute_of
+from distributary.filters.where.lookup import OBJECT, attribute_of
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Flags, Longs, kernel
-from distributary.matching.columns import NULL, AttributeColumn, Strings, validity
+from distributary.matching.columns import NULL, OTHER, AttributeColumn, Strings, validity
 from distributary.matching.computed import computed_column
 from distributary.matching.path.xml.scan import ScannedDocuments, scan
 from distributary.matching.text_codes import TextCodes
-from distributary.model import MAX_TOPIC_LEVELS, Event, topic_fault
+from distributary.model import MAX_TOPIC_LEVELS, Event, require_instance, topic_fault
 
 
 class EventBatch:
@@ -99,6 +99,7 @@ class EventBatch:
         for name, array in given.items():
             if name not in (id, topic, document):
                 _add_columns(arrays, name, array)
+        _add_objects(arrays, table.num_rows)
         return cls(
             table.num_rows,
             given[id],
@@ -114,7 +115,12 @@ class EventBatch:
         """The batch of these events, in their order. Those that do not say when they arrived do so `now`."""
         if now is None:
             now = time.time_ns()
-        names = {name for event in events for name in event.attributes}
+        try:
+            names = {name for event in events for name in event.attributes}
+        except AttributeError:
+            for event in events:
+                require_instance(event, Event)
+            raise
         objects = objects_of(names)
         return cls(
             len(events),
@@ -182,7 +188,8 @@ class EventBatch:
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}
         attributes = {name: column.value(row) for name, column in present.items() if column.tags[row] != NULL}
         for name in objects_of(attributes) | self._own:
-            attributes.pop(name, None)
+            if name in self._own or isinstance(attributes.get(name), Mapping):
+                attributes.pop(name, None)
         return Event(
             str(self.ids[row].as_py()),
             self.topics.text(row) if self.topics is not None and row not in self.rejected else None,
@@ -246,6 +253,31 @@ def _add_columns(columns: dict[str, Callable[[], AttributeColumn]], name: str, a
         return
     for field, child in zip(array.type, array.flatten(), strict=True):
         _add_columns(columns, f"{name}.{field.name}", child)
+
+
+def _add_objects(columns: dict[str, Callable[[], AttributeColumn]], rows: int) -> None:
+    """Add the objects that columns with dotted names make, as such attributes of an event do."""
+    dotted = [name for name in columns if "." in name]
+    for name in objects_of(dotted) - {"id", "topic"}:
+        inside = [columns[other] for other in dotted if other.startswith(name + ".")]
+        columns[name] = partial(_object_column, columns.get(name), inside, rows)
+
+
+def _object_column(
+    own: Callable[[], AttributeColumn] | None, inside: Sequence[Callable[[], AttributeColumn]], rows: int
+) -> AttributeColumn:
+    """What is called like an object: its own value, or where there is none, whether it has attributes."""
+    column = AttributeColumn.from_values([None] * rows) if own is None else own()
+    held = np.logical_or.reduce([make().tags != NULL for make in inside])
+    objects = held & (column.tags == NULL)
+    return AttributeColumn(
+        np.where(objects, np.uint8(OTHER), column.tags),
+        column.numbers,
+        column.strings,
+        lambda row: OBJECT if objects[row] else column.value(row),
+        column.hard,
+        column.forms,
+    )
 
 
 def _readable(table: pa.Table | pa.RecordBatch, name: str, rejected: dict[int, InputError]) -> pa.Array:

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from distributary.errors import FilterError, InputError
+from distributary.errors import FilterError, InputError, RegisteredAlreadyError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filter, parse_filters
@@ -32,7 +32,7 @@ from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import CodedFilters, Combinations
 from distributary.matching.distinct import DistinctTexts
 from distributary.matching.gathering import HeldColumn
-from distributary.matching.registry import SubscriptionRegistry, registered_already
+from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.where.column import ConditionColumn
 from distributary.model import Subscription
 
@@ -125,8 +125,9 @@ class BulkRegistration:
         numbers = self._names.number(*_bytes_of([lot[row].id for row in rows.tolist()]))
         # A new id has a number that is greater than all before it.
         greatest = np.maximum.accumulate(np.append(np.int32(before - 1), numbers))[:-1]
-        for row in rows[numbers <= greatest].tolist():
-            errors[row] = registered_already(lot[row].id)
+        repeated = numbers <= greatest
+        for row, kept in zip(rows[repeated].tolist(), numbers[repeated].tolist(), strict=True):
+            errors[row] = RegisteredAlreadyError(lot[row].id, kept)
             accepted[row] = False
         for row, error in sorted(errors.items()):
             self._refuse(self._position + row, lot[row], error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from distributary.errors import DistributaryError
@@ -44,6 +44,15 @@ VERIFIERS: dict[str, type[Verifier[Any]]] = {
     "where": WhereVerifier,
     "path": PathVerifier,
 }
+
+
+def checked_engines(engines: Mapping[str, str] | None) -> dict[str, str]:
+    """The names of engines by filter kind, as they were given; a kind that there is not is refused."""
+    given = dict(engines or {})
+    for kind in given:
+        if kind not in kinds():
+            raise DistributaryError(f"engines: no filter kind {kind!r}; known are {', '.join(kinds())}")
+    return given
 
 
 def index_class(kind: str, name: str | None) -> type[Index[Any]]:

@@ -30,13 +30,13 @@ from distributary.matching.bulk import Refuse
 from distributary.matching.change import memory
 from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import Combinations, without_rows
-from distributary.matching.engines import change_class
+from distributary.matching.engines import change_class, checked_engines
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 from distributary.matching.registry import FEW, SubscriptionRegistry
 from distributary.matching.single import SingleEvent
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, Event, Subscription, require_instance
 
 Tolerances = Literal["apply", "ignore", "leave"]
 """What becomes of change filters when a batch is matched.
@@ -60,7 +60,7 @@ class Matches(NamedTuple):
 
 
 class RejectedInput(NamedTuple):
-    """A malformed subscription or event that was left out."""
+    """A subscription or event that was left out."""
 
     position: int
     """Which one of those given, from 0: the row, for a table."""
@@ -96,10 +96,11 @@ class Matcher:
     >>> m.match(event)
     ['s1']
 
-    A malformed subscription raises an `InputError`; pass a list as `rejected` and it is noted there instead
-    while the others are registered, or a function as `refused`, which is told the position, the subscription
-    and the error as soon as they are known. `engines` chooses algorithms by filter kind, such as
-    {"topic": "tree"}. `serials` gives each subscription its serial (see `add`), in the same order and number.
+    A subscription whose id is taken, or whose filter is of a kind that this process does not know, raises an
+    `InputError` (one that cannot be read has done so when it was made); pass a list as `rejected` and it is
+    noted there instead while the others are registered, or a function as `refused`, which is told position,
+    subscription and error at once. `engines` chooses algorithms by filter kind, such as {"topic": "tree"}.
+    `serials` gives each subscription its serial (see `add`), in the same order and number.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Matcher:
         rejected: list[RejectedInput] | None = None,
         refused: Refuse | None = None,
     ) -> None:
-        self._engines: dict[str, str] = dict(engines or {})
+        self._engines = checked_engines(engines)
         self._arrays: frozen.FrozenArrays
         self._registry = SubscriptionRegistry()
         self._combinations = Combinations(self._engines)
@@ -160,7 +161,7 @@ class Matcher:
         remember is kept under it (see `recall`). The default is a number that was not used before. No two
         registrations may have the same one; that is not checked.
         """
-        _check_serial(subscription, serial)
+        _check_given(subscription, serial)
         filters = parse_filters(subscription)
         self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
@@ -462,7 +463,8 @@ def _noted_in(rejected: list[RejectedInput] | None) -> Refuse:
     return refuse
 
 
-def _check_serial(subscription: Subscription, serial: int | None) -> None:
+def _check_given(subscription: Subscription, serial: int | None) -> None:
+    require_instance(subscription, Subscription)
     if serial is not None and serial not in WHOLE_NUMBERS:
         raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
 
@@ -481,7 +483,7 @@ def _lots(
         serials: list[int] = []
         try:
             for subscription, serial in islice(numbered, bulk.LOT):
-                _check_serial(subscription, serial)
+                _check_given(subscription, serial)
                 lot.append(subscription)
                 if serial is not None:
                     serials.append(serial)

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from distributary.errors import InputError, UnknownSubscriptionError
+from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.kernel import Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.bound import BoundArrays, array_at
@@ -98,8 +98,9 @@ class SubscriptionRegistry:
 
     def require_new(self, subscription_id: str) -> None:
         """Refuse an id that is registered already."""
-        if subscription_id in self:
-            raise registered_already(subscription_id)
+        number = self.names.find(subscription_id)
+        if number is not None:
+            raise RegisteredAlreadyError(subscription_id, number)
 
     def add(
         self, subscription_id: str, subscriber: str, slot: int, *, serial: int | None, changing: bool
@@ -318,11 +319,6 @@ class SubscriptionRegistry:
         if slot >= len(self._slots.first):
             self._slots = BySlot(*(_grown(array, slot) for array in self._slots))
             self._links = None
-
-
-def registered_already(subscription_id: str) -> InputError:
-    """What is told of an id that is not new."""
-    return InputError(f"{subscription_id!r} is registered already; remove it first", field="id")
 
 
 def _trimmed(array: NDArray[Any], used: int) -> NDArray[Any]:

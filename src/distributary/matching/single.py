@@ -13,7 +13,7 @@ import numpy as np
 
 from distributary.kernel import Bytes
 from distributary.matching.batch import EventBatch
-from distributary.model import MAX_TOPIC_LEVELS, Event, check_topic
+from distributary.model import MAX_TOPIC_LEVELS, Event, check_topic, require_instance
 
 
 class SingleEvent:
@@ -28,7 +28,11 @@ class SingleEvent:
         self._now: int | None = None
         self.topic: Bytes | None = None
         """The topic in UTF-8."""
-        topic = event.topic
+        try:
+            topic = event.topic
+        except AttributeError:  # asking first would cost every event
+            require_instance(event, Event)
+            raise
         if topic is not None:
             if not 0 < len(topic) < MAX_TOPIC_LEVELS:
                 check_topic(topic)
