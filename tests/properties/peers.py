@@ -246,6 +246,8 @@ DIFFERENCES = [
     Difference("a literal with a point is a decimal", "k * 0.1 = 0.3", {"k": 3}, True, True, False),
     Difference("a literal may be beyond doubles", "z > 1e400", {"z": float("inf")}, True, False, False),
     Difference("a result beyond doubles is null", "z * 10 > 0", {"z": 1e308}, None, True, True),
+    Difference("so is what infinity gives", "z + 1 > 0", {"z": float("inf")}, None, True, True),
+    Difference("... in functions too", "abs(z) > 0", {"z": float("-inf")}, None, True, True),
     Difference("integers have any size", "i + 1 > i", {"i": 2**63 - 1}, True, REFUSED, True),
     Difference("division is exact", "k / 2 = 2.5", {"k": 5}, True, True, False),
     Difference("a remainder of doubles", "x % 2 = 1.5", {"x": 5.5}, True, True, False),
