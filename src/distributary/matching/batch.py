@@ -22,7 +22,8 @@ from distributary.filters.path.document import Document, parse_document
 from distributary.filters.where.lookup import OBJECT, attribute_of
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Flags, Longs, kernel
+from distributary.kernel import Flags, Ints, Longs, kernel
+from distributary.matching.column_making import chosen_rows
 from distributary.matching.columns import NULL, OTHER, AttributeColumn, Strings, validity
 from distributary.matching.computed import computed_column
 from distributary.matching.path.xml.scan import ScannedDocuments, scan
@@ -144,6 +145,27 @@ class EventBatch:
             assert not isinstance(operand, str), "what begins with OPERATION_KEY is an operation"
             column = self._built[name] = computed_column(self, operand)
         return column
+
+    def taken(self, rows: Ints) -> EventBatch:
+        """The batch of these rows, without topics and documents but as conditions see them.
+
+        >>> EventBatch.from_events([Event("e1"), Event("e2")]).taken(np.array([1])).event(0).id
+        'e2'
+        """
+        names = self._columns.keys() | self._built.keys()
+        return EventBatch(
+            len(rows),
+            self.ids.take(pa.array(rows)),
+            None,
+            None,
+            {name: partial(self._taken_column, name, rows) for name in names},
+            arrival=self._arrival if isinstance(self._arrival, int) else np.asarray(self._arrival)[rows],
+        )
+
+    def _taken_column(self, name: str, rows: Ints) -> AttributeColumn:
+        column = self.column(name)
+        assert column is not None, "what is taken is there"
+        return chosen_rows(column, rows)
 
     def codes(self, name: str, column: AttributeColumn) -> TextCodes:
         """The distinct texts of the column of that name, which has some."""

@@ -22,6 +22,7 @@ from distributary.matching.columns import (
     STRING,
     TIME,
     AttributeColumn,
+    Elements,
     Strings,
 )
 from distributary.matching.text_codes import TextCodes
@@ -36,7 +37,7 @@ FOLD = np.uint64(29)
 
 def chosen_rows(column: AttributeColumn, places: NDArray[Any]) -> AttributeColumn:
     """The column that has in row i what the given one has at `places[i]`."""
-    strings, hard, forms = column.strings, column.hard, column.forms
+    strings, hard, forms, elements = column.strings, column.hard, column.forms, column.elements
     return AttributeColumn(
         column.tags[places],
         column.numbers[places],
@@ -46,6 +47,9 @@ def chosen_rows(column: AttributeColumn, places: NDArray[Any]) -> AttributeColum
         lambda row: column.value(int(places[row])),
         None if hard is None else hard[places],
         None if forms is None else forms[places],
+        None
+        if elements is None
+        else Elements(elements.column, elements.starts[places], elements.ends[places]),
     )
 
 

@@ -98,6 +98,25 @@ class Strings(NamedTuple):
         return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
 
 
+class Elements(NamedTuple):
+    """The elements of every row's array: row i has those from `starts[i]` to `ends[i]` of a column.
+
+    A row that is null has none.
+    """
+
+    column: Callable[[], AttributeColumn]
+    starts: Longs
+    ends: Longs
+
+    @classmethod
+    def from_arrow(cls, array: pa.ListArray | pa.LargeListArray) -> Elements:
+        """The elements of Arrow's lists, read in place."""
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        values, valid = array.values, validity(array)
+        starts = offsets[:-1]
+        return cls(lambda: AttributeColumn.from_arrow(values), starts, np.where(valid, offsets[1:], starts))
+
+
 class AttributeColumn(NamedTuple):
     """One attribute of every row."""
 
@@ -114,6 +133,8 @@ class AttributeColumn(NamedTuple):
     forms: Bytes | None = None
     """Where the tag is NUMBER: INTEGER or DOUBLE when `numbers` has the very number, else NO_FORM. None when
     it has none of those."""
+    elements: Elements | None = None
+    """The elements of the rows' arrays, where all that are not null are arrays and that is known."""
 
     def plain_numbers(self) -> Flags:
         """Which rows hold a number that its double is: an integer or a double, exactly."""
@@ -158,7 +179,9 @@ class AttributeColumn(NamedTuple):
             return _of_times(array, valid)
         tags = np.where(valid, np.uint8(tag), np.uint8(NULL))
         tags[np.isnan(numbers)] = OTHER
-        return cls(tags, numbers, None, value, forms=forms)
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+        elements = Elements.from_arrow(array) if is_list else None
+        return cls(tags, numbers, None, value, forms=forms, elements=elements)
 
     @classmethod
     def from_strings(cls, strings: Strings, value: Callable[[int], Any] | None = None) -> AttributeColumn:

@@ -40,7 +40,7 @@ from distributary.kernel import Bytes
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
-FORMAT = 4
+FORMAT = 5
 ALIGNMENT = 64
 
 CHECKSUM = re.compile(rb'\{"checksum": ([0-9]{1,10}), ')

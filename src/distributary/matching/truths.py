@@ -41,6 +41,7 @@ from distributary.filters.where.expression import (
     Truth,
     TruthConstant,
     attributes_of,
+    leaves,
     operands_of,
 )
 from distributary.filters.where.like import like_pattern
@@ -81,6 +82,10 @@ OUTCOMES: dict[bool | None, int] = {False: FALSE, None: UNKNOWN, True: TRUE}
 EXACT_MICROSECONDS = 2.0**52
 FEW = 3
 """Of so few rows a condition is evaluated value by value."""
+FEW_OF_MANY = 16
+"""And so many of a batch of which they are a small part."""
+SPARSE = 8
+"""Rows of which a batch has so many times as many are evaluated without the others."""
 
 OPERATORS: dict[str, Callable[[Any, Any], Flags]] = {
     "=": np.equal,
@@ -113,11 +118,21 @@ class LeafTruths:
 
 
 def passing(batch: EventBatch, expression: Expression, rows: Ints | None) -> Flags:
-    """Which of these rows, or of all, make the expression true."""
-    few = rows is not None and len(rows) <= FEW
-    truths = (
-        evaluated(batch, expression, rows) if few and rows is not None else _truths(batch, expression, rows)
-    )
+    """Which of these rows, or of all, make the expression true.
+
+    A few rows are evaluated value by value. Where they are a small part of the batch, and the leaves are not
+    known yet, they are made a batch of their own: nobody may ask about the others.
+    """
+    is_sparse = rows is not None and len(rows) * SPARSE <= batch.rows
+    if rows is None or all(_key(leaf) in batch.leaves for leaf in leaves(expression)):
+        truths = _truths(batch, expression, rows)
+    elif len(rows) <= (FEW_OF_MANY if is_sparse else FEW):
+        truths = evaluated(batch, expression, rows)
+    elif not is_sparse:
+        truths = _truths(batch, expression, rows)
+    else:
+        distinct, places = np.unique(rows, return_inverse=True)
+        truths = _truths(batch.taken(distinct), expression, None)[places]
     passed: Flags = truths == TRUE
     return passed
 

@@ -72,8 +72,23 @@ def test_contradictions_are_dropped():
 def test_a_general_like_keeps_its_prefix_and_is_residual(text):
     (conjunction,) = where(text).conjunctions
     prefix = Domain(texts=(TextRange("ab", "ac", False, True),))
-    assert conjunction == Conjunction((("a", prefix),), residual=True)
+    assert conjunction == Conjunction((("a", prefix),), residual=True, residue=(text,))
     assert where(text).slow is None
+
+
+@pytest.mark.parametrize(
+    ("text", "residue"),
+    [
+        ("name like '%-app-%' and env = 'prod' and number = '7'", ["name like '%-app-%'"]),
+        ("a < b and c = 1 and d not like '%x'", ["a < b", "d not like '%x'"]),
+        ("a like 'x%' and b regexp 'y+'", ["b regexp 'y+'"]),
+        ("b > 3 and (a like '%x' or a like 'y%')", ["a like '%x' or a like 'y%'"]),
+        ("(a = b or c = b) and c = 2", ["a = b", "c = b"]),
+        ("a = 1", []),
+    ],
+)
+def test_a_residue_is_what_no_domain_says(text, residue):
+    assert sorted({part for one in where(text).conjunctions for part in one.residue}) == sorted(residue)
 
 
 @pytest.mark.parametrize("text", ["a like '%x'", "a not like 'a%b'", "a < b", "a = b or c = 1"])

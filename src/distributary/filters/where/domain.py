@@ -80,12 +80,14 @@ class Conjunction:
     """Domains by attribute, ascending by name, that must all contain the event's value.
 
     With `residual`, the domains are necessary but not sufficient: some part of the condition (a general
-    LIKE, a comparison of two attributes) is in no domain, and the whole condition must be evaluated for
-    an event that passes them. The domains may then even be empty.
+    LIKE, a comparison of two attributes) is in no domain. `residue` holds the texts of the conditions that
+    must be true beside the domains; when it is empty, the whole condition must be evaluated for an event that
+    passes them. The domains may then even be empty.
     """
 
     domains: tuple[tuple[str, Domain], ...]
     residual: bool = False
+    residue: tuple[str, ...] = ()
 
 
 ALL_NUMBERS = (NumberRange(),)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
-from distributary.filters.where.evaluate import NOW, operand_value
+from distributary.filters.where.closures import operand_function
+from distributary.filters.where.evaluate import NOW
 from distributary.filters.where.expression import attributes_of_operand
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import Instant
@@ -47,8 +49,19 @@ def value_under(event: Event, key: str) -> Any:
     >>> value_under(Event("e1", attributes={"a": 2, "b": 3}), "\\x03(a + b)")
     5
     """
+    return value_function(key)(event)
+
+
+@lru_cache(maxsize=4096)
+def value_function(key: str) -> Callable[[Event], Any]:
+    """`value_under` as a function of the event alone."""
     operand = operand_of(key)
     if isinstance(operand, str):
-        return attribute_of(event, operand)
-    attributes = {name: attribute_of(event, name) for name in attributes_of_operand(operand)}
-    return operand_value(operand, {**attributes, NOW: arrival_of(event)})  # type: ignore[dict-item]
+        return lambda event: attribute_of(event, operand)
+    names, value_of = attributes_of_operand(operand), operand_function(operand)
+
+    def value(event: Event) -> Any:
+        attributes = {name: attribute_of(event, name) for name in names}
+        return value_of({**attributes, NOW: arrival_of(event)})  # type: ignore[dict-item]
+
+    return value

@@ -14,15 +14,16 @@ template does not know the attributes' names either: they are numbered, and give
 
 An operation is an attribute to all this, one with its text as its name (see `write.operand_key`): whoever
 holds the event computes it. What has no domain of its own is a *residue*, which is left to evaluation:
-comparisons of two operands, patterns, `items[*]`, bytes, decimals that no double is written as.
+comparisons of two operands, patterns, `items[*]`, bytes, decimals that no double is written as. A conjunction
+names the conditions that are its residue, so that whoever has checked its domains need evaluate no others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import Decimal
-from math import inf, nextafter
+from itertools import chain
+from math import inf
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -42,8 +43,9 @@ from distributary.filters.where.expression import (
     Or,
     argument_of,
 )
-from distributary.filters.where.geometry import Box, box_around, cells_of
+from distributary.filters.where.geometry import cells_of
 from distributary.filters.where.like import like_pattern
+from distributary.filters.where.residue import implied, in_box, is_exact, is_residue, residue_maker
 from distributary.filters.where.values import Instant, TimeOfDay
 from distributary.filters.where.write import operand_key
 
@@ -60,13 +62,14 @@ AttributeBounds = tuple[int, tuple[tuple[str, int], ...]]
 
 
 class Term(NamedTuple):
-    """A conjunction to be: what is said about each operand, and whether anything else is.
+    """A conjunction to be: what is said about each operand, and what else must hold.
 
-    What is said about an operand is an expression with `Not` above leaves alone, and `And` and `Or` flat.
+    What is said about an operand is an expression with `Not` above leaves alone, and `And` and `Or` flat. The
+    residue is None when nothing less than the whole condition tells.
     """
 
     said: tuple[tuple[Operand, Expression], ...]
-    residual: bool = False
+    residue: tuple[Expression, ...] | None = ()
 
 
 class TooManyError(Exception):
@@ -134,7 +137,7 @@ def _may_hold_always(expression: Expression) -> bool:
 
 def may_have_residue(expression: Expression) -> bool:
     """Whether some part of it may be in no domain."""
-    return any(isinstance(leaf, Like) or _is_residue(leaf) for leaf in tree.leaves(expression))
+    return any(isinstance(leaf, Like) or is_residue(leaf) for leaf in tree.leaves(expression))
 
 
 def leaf_domain(leaf: Leaf, positive: bool) -> tuple[str, Domain] | None:
@@ -146,9 +149,9 @@ def leaf_domain(leaf: Leaf, positive: bool) -> tuple[str, Domain] | None:
     (NumberRange(low=-inf, high=5, low_open=False, high_open=False),)
     """
     term = _leaf_term(leaf, positive)
-    if term is None or term.residual or len(term.said) != 1:
+    if term is None or term.residue != () or len(term.said) != 1:
         return None
-    if isinstance(leaf, Like) and not _is_exact(leaf, ()):
+    if isinstance(leaf, Like) and not is_exact(leaf, ()):
         return None
     ((operand, said),) = term.said
     return operand_key(operand), _domain_maker(said)(())
@@ -178,8 +181,8 @@ def _leaf_term(leaf: Leaf, positive: bool) -> Term | None:
     signed: Expression = leaf if positive else Not(leaf)
     if isinstance(leaf, tree.TruthConstant):
         return Term(()) if leaf.truth is positive else None
-    if _is_residue(leaf):
-        return _residue(leaf, positive)
+    if is_residue(leaf):
+        return _residue_term(leaf, positive)
     if isinstance(leaf, tree.CompareAttributes):
         raise TypeError("a comparison of two operands is a residue")
     operand = _as_time(leaf)
@@ -189,80 +192,15 @@ def _leaf_term(leaf: Leaf, positive: bool) -> Term | None:
     return Term(((operand, signed),))
 
 
-# Residues
-
-
-def _is_residue(leaf: Leaf) -> bool:
-    """Whether what the leaf says is in no domain, or not all of it."""
-    if isinstance(leaf, tree.TruthConstant):
-        return False
-    if isinstance(leaf, (tree.CompareAttributes, tree.MatchesPattern)):
-        return True
-    if _is_about_places(leaf) or tree.calls(leaf, "each"):
-        return True
-    kinds = {type(literal) for literal in tree.literals_of(leaf)}
-    if kinds & {bytes, Decimal}:
-        return True
-    return len(kinds) > 1 and bool(kinds & {Instant, TimeOfDay})
-
-
-def _is_about_places(leaf: Any) -> bool:
-    return isinstance(leaf.attribute, Computation) and leaf.attribute.function in ("within", "distance")
-
-
-def _residue(leaf: Any, positive: bool) -> Term:
-    """What must hold of single operands whenever the leaf (or its negation) does."""
-    said: list[Expression] = []
-    if isinstance(leaf, tree.CompareAttributes):
-        said = [Not(tree.IsNull(operand)) for operand in (leaf.left, leaf.right)]
-    elif _is_about_places(leaf) or tree.calls(leaf, "each"):
-        said = _places(leaf) if positive else []
-    elif isinstance(leaf, tree.MatchesPattern):
-        said = [Like(leaf.attribute, "%")]
-    elif isinstance(leaf, Compare) and isinstance(leaf.literal, Decimal):
-        operator = leaf.operator if positive else tree.NEGATED[leaf.operator]
-        said = [Compare(leaf.attribute, *_near(operator, leaf.literal))]
-    else:
-        said = [Not(tree.IsNull(leaf.attribute))]
+def _residue_term(leaf: Leaf, positive: bool) -> Term:
+    """What must hold of single operands whenever the leaf (or its negation) does, and the leaf as residue."""
     terms = [
         Term(((operand, each),))
-        for each in said
-        for leaf in tree.leaves(each)
-        for operand in tree.operands_of(leaf)
+        for each in implied(leaf, positive)
+        for one in tree.leaves(each)
+        for operand in tree.operands_of(one)
     ]
-    return Term(_all_of(terms).said, residual=True)
-
-
-def _near(operator: str, literal: Decimal) -> tuple[str, float]:
-    """A comparison with a double near the decimal, which holds whenever that with the decimal does."""
-    double = float(literal)
-    if operator in ("=", "<>") or not -inf < double < inf:
-        return "<=", inf
-    towards = -inf if operator[0] == ">" else inf
-    for _ in range(4):
-        double = nextafter(double, towards)
-    return operator[0] + "=", double
-
-
-def _places(leaf: Any) -> list[Expression]:
-    """The latitudes and longitudes where a leaf about a distance can hold at all."""
-    if not _is_about_places(leaf):
-        return []
-    function, arguments = leaf.attribute.function, leaf.attribute.arguments
-    if function != "distance" or not isinstance(leaf, Compare) or leaf.operator not in ("<", "<=", "="):
-        return []
-    centre = [
-        each for each in arguments[2:] if isinstance(each, (int, Decimal)) and not isinstance(each, bool)
-    ]
-    names = [each.name for each in arguments[:2] if isinstance(each, tree.AttributeReference)]
-    if len(names) < 2 or len(centre) < 2 or not isinstance(leaf.literal, (int, float)):
-        return []
-    return _in_box(names, box_around(float(centre[0]), float(centre[1]), leaf.literal))
-
-
-def _in_box(names: list[str], box: Box) -> list[Expression]:
-    bounds = (box.south, box.north), (box.west, box.east)
-    return [tree.Between(name, low, high) for name, (low, high) in zip(names, bounds, strict=True)]
+    return Term(_all_of(terms).said, (leaf if positive else Not(leaf),))
 
 
 def _cell_terms(leaf: Leaf) -> list[Term] | None:
@@ -276,9 +214,9 @@ def _cell_terms(leaf: Leaf) -> list[Term] | None:
     terms = []
     for box, is_inside in cells_of(arguments[2]):
         said = [
-            Term(((each.attribute, each),)) for each in _in_box(names, box) if isinstance(each, tree.Between)
+            Term(((each.attribute, each),)) for each in in_box(names, box) if isinstance(each, tree.Between)
         ]
-        terms.append(Term(_all_of(said).said, residual=not is_inside))
+        terms.append(Term(_all_of(said).said, () if is_inside else (leaf,)))
     return terms
 
 
@@ -309,26 +247,41 @@ def _all_of(terms: list[Term]) -> Term:
             said.setdefault(operand, []).append(part)
     ordered = sorted(said, key=operand_key)
     joined = tuple([(operand, _distinct(tree.conjunction_of(said[operand]))) for operand in ordered])
-    return Term(joined, any(term.residual for term in terms))
+    residues = [term.residue for term in terms if term.residue is not None]
+    known = len(residues) == len(terms)
+    return Term(joined, tuple(dict.fromkeys(chain.from_iterable(residues))) if known else None)
 
 
 def _folded(terms: list[Term]) -> list[Term]:
     """Any of the terms: those on one and the same attribute become one, and equal ones are dropped."""
-    single: dict[tuple[Operand, bool], list[Expression]] = {}
+    single: dict[tuple[Operand, bool], list[Term]] = {}
     others: dict[Term, None] = {}
     for term in terms:
         if len(term.said) == 1:
-            (name, part), *_ = term.said
-            single.setdefault((name, term.residual), []).append(part)
+            (name, _), *_ = term.said
+            single.setdefault((name, term.residue == ()), []).append(term)
         else:
             others[term] = None
-    folded = [
-        Term(((name, _distinct(tree.disjunction_of(parts))),), residual)
-        for (name, residual), parts in single.items()
-    ]
+    folded = [_alternatives(name, several) for (name, _), several in single.items()]
     if len(folded) + len(others) > MAX_CONJUNCTIONS:
         raise TooManyError
     return [*folded, *others]
+
+
+def _alternatives(operand: Operand, terms: list[Term]) -> Term:
+    """Any of these terms on one operand, as one: all of them have a residue, or none has."""
+    if len(terms) == 1:
+        return terms[0]
+    said = _distinct(tree.disjunction_of([part for term in terms for _, part in term.said]))
+    wholes = [
+        tree.conjunction_of([*(part for _, part in term.said), *term.residue])
+        for term in terms
+        if term.residue
+    ]
+    if not wholes:
+        return Term(((operand, said),), terms[0].residue)
+    residue = (_distinct(tree.disjunction_of(wholes)),) if len(wholes) == len(terms) else None
+    return Term(((operand, said),), residue)
 
 
 def _distinct(expression: Expression) -> Expression:
@@ -351,14 +304,14 @@ def _necessary(expression: Expression, positive: bool) -> Term | None:
                 return _all_of(known) if len(known) == len(inner) else None
             return _any_of(known) if known else None
     term = _leaf_term(expression, positive)
-    return None if term is None else Term(term.said, residual=True)
+    return None if term is None else Term(term.said, None)
 
 
 def _any_of(terms: list[Term]) -> Term:
     by_name = [dict(term.said) for term in terms]
     common = sorted(set(by_name[0]).intersection(*by_name), key=operand_key)
     said = tuple((name, _distinct(tree.disjunction_of([each[name] for each in by_name]))) for name in common)
-    return Term(said, residual=True)
+    return Term(said, None)
 
 
 # From a term to what is done with the values
@@ -367,7 +320,8 @@ def _any_of(terms: list[Term]) -> Term:
 def _conjunction_maker(term: Term) -> Callable[[Values, Names], Conjunction | None]:
     """A function from values to the conjunction, or to None when it contradicts itself."""
     makers = [(_namer(operand), _domain_maker(said)) for operand, said in term.said]
-    likes = [leaf for _, said in term.said for leaf in tree.leaves(said) if isinstance(leaf, Like)]
+    parts = [part for _, said in term.said for part in (said.parts if isinstance(said, And) else (said,))]
+    residue = residue_maker(parts, term.residue)
 
     def make(values: Values, names: Names) -> Conjunction | None:
         domains = []
@@ -378,8 +332,7 @@ def _conjunction_maker(term: Term) -> Callable[[Values, Names], Conjunction | No
             if not domain.other or domain != sets.EVERYTHING:
                 domains.append((name_of(names), domain))
         domains.sort(key=itemgetter(0))
-        residual = term.residual or any(not _is_exact(leaf, values) for leaf in likes)
-        return Conjunction(tuple(domains), residual)
+        return Conjunction(tuple(domains), *residue(values, names))
 
     return make
 
@@ -422,7 +375,7 @@ def _bounds_in(term: Term) -> tuple[AttributeBounds, ...] | None:
         if bounds is None or not isinstance(operand, str):
             return None
         found.append((int(operand), tuple(bounds)))
-    return None if term.residual else tuple(found)
+    return tuple(found) if term.residue == () else None
 
 
 def _bounds_of(parts: tuple[Expression, ...]) -> list[tuple[str, int]] | None:
@@ -491,9 +444,3 @@ def _like(leaf: Like, positive: bool) -> Domain:
     if positive:
         return sets.texts_beginning(pattern.prefix)
     return sets.texts_not_beginning(pattern.prefix) if pattern.prefix_only else Domain(texts=sets.ALL_TEXTS)
-
-
-def _is_exact(leaf: Like, values: Values) -> bool:
-    """Whether the domain of this LIKE says all there is to say."""
-    pattern = like_pattern(*(tree.value_of(part, values) for part in (leaf.pattern, leaf.escape)))
-    return pattern.literal is not None or pattern.prefix_only

@@ -268,6 +268,8 @@ def array_contains(array: Any, wanted: Any) -> bool | None:
     """Whether an element equals the value; null when none does and some element does not compare with it."""
     if not isinstance(array, (tuple, list)):
         return None
+    if type(wanted) is str and wanted in array:
+        return True
     outcomes = {compare(element, "=", wanted) for element in array}
     return True if True in outcomes else None if None in outcomes else False
 

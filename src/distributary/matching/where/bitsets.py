@@ -8,7 +8,7 @@
   often (`everywhere`).
 
 Candidates are checked against their constraints, so what is found is exact; a pair found only through an
-uncertain conjunction is decided by evaluating the filter (see `constraints`).
+uncertain conjunction is decided by evaluating its predicates, or the filter (see `constraints`).
 
 Cost of an event: see `keys` and `blocks`. Space: 21 bytes a constraint, and up to TEXT_CUTS / 8 bytes more if
 it is grouped, 4 if it is a key.
@@ -43,7 +43,7 @@ from distributary.matching.where.blocks import (
 )
 from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
-from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found
+from distributary.matching.where.constraints import PREDICATED, SHARED, UNCERTAIN, Constraints, Found
 from distributary.matching.where.everywhere import SMALL, SOME, ChosenConditions, EverywhereConditions
 from distributary.matching.where.find import ALL_ALIVE, bind_searched, find_conditions, find_in_few_rows
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
@@ -131,15 +131,14 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
             count, undecided = find_conditions(alive, words, *encoded, found)
         if not undecided:
             return found[:count]
-        positions = found[len(found) - undecided :]
-        held = chosen.holding(*_values_of(single)) if undecided > FEW_OPEN else None
+        conjunctions = found[len(found) - undecided :]
+        held = chosen.holding(*_values_of(single)) if undecided > FEW_OPEN and chosen.count else None
         passed: list[int] = []
         if held is not None:
-            true = np.zeros(len(chosen.flags), np.bool_)
-            true[held] = True
-            passed = positions[true[positions]].tolist()
-            positions = positions[~chosen.flags[positions]]
-        passed += [position for position in positions.tolist() if known.passes(position, single)]
+            positions = segment.readable["owner"][conjunctions]
+            passed = np.intersect1d(positions, held).tolist()
+            conjunctions = conjunctions[~chosen.flags[positions]]
+        passed += known.passing(conjunctions, single)
         return np.concatenate((found[:count], segment.slots[passed]))
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
@@ -271,7 +270,15 @@ def _decided(
     if chosen.count:
         others = ~chosen.flags[positions]
         if not others.all():
-            rows, positions, flags = rows[others], positions[others], flags[others]
+            rows, conjunctions = rows[others], conjunctions[others]
+            positions, flags = positions[others], flags[others]
+    predicated = np.flatnonzero(flags & PREDICATED)
+    if len(predicated):
+        held = evaluation.predicates_hold(arrays, batch, rows[predicated], conjunctions[predicated])
+        flags[predicated] &= SHARED
+        kept = np.ones(len(rows), np.bool_)
+        kept[predicated] = held
+        rows, positions, flags = rows[kept], positions[kept], flags[kept]
     return _certain(arrays, batch, rows, positions, flags)
 
 

@@ -38,6 +38,7 @@ from distributary.matching.where.constraints import (
     LOW_FREE,
     LOW_OPEN,
     MOST_OPERATIONS,
+    PREDICATED,
     ROUNDED_FROM,
     SHARED,
     UNCERTAIN,
@@ -98,6 +99,8 @@ class CollectedConditions:
         self.tag, self.bounds = array("B"), array("B")
         self.low, self.high = array("d"), array("d")
         self.operations = 0
+        self.predicates: dict[str, int] = {}
+        self.predicated, self.predicate_of = array("i"), array("i")
 
     def add_filter(self, position: int, filter: WhereFilter) -> None:
         """Take a filter apart. A conjunction that no event can pass is left out."""
@@ -107,7 +110,15 @@ class CollectedConditions:
             return
         shared = SHARED if len(conjunctions) > 1 else 0
         for conjunction in conjunctions:
-            self.add(position, shared | conjunction.residual, conjunction.domains)
+            flags = shared | (UNCERTAIN * conjunction.residual) | (PREDICATED * bool(conjunction.residue))
+            if self.add(position, flags, conjunction.domains):
+                self._add_predicates(conjunction.residue)
+
+    def _add_predicates(self, residue: Iterable[str]) -> None:
+        """Note what else must be true for the conjunction that was added last."""
+        for text in residue:
+            self.predicate_of.append(self.predicates.setdefault(text, len(self.predicates)))
+            self.predicated.append(len(self.owner) - 1)
 
     def take(self, position: int, column: ConditionColumn, codes: Ints) -> None:
         """Take the filters of these codes, which have recipes; the first has this position."""
@@ -149,14 +160,14 @@ class CollectedConditions:
             self.texts.append({})
         return attribute
 
-    def add(self, position: int, flags: int, domains: Iterable[tuple[str, Domain]]) -> None:
-        """Add one conjunction of the filter at this position, unless no event can pass it."""
+    def add(self, position: int, flags: int, domains: Iterable[tuple[str, Domain]]) -> bool:
+        """Add one conjunction of the filter at this position, unless no event can pass it; whether it did."""
         first, first_piece = len(self.attribute), len(self.tag)
         for name, domain in domains:
             if name.startswith(OPERATION_KEY) and name not in self.attributes:
                 self.operations += 1
                 if self._most_operations is not None and self.operations > self._most_operations:
-                    flags |= UNCERTAIN
+                    flags = UNCERTAIN | flags & SHARED
                     continue
             attribute = self._attribute(name)
             before = len(self.tag)
@@ -170,15 +181,16 @@ class CollectedConditions:
             if domain.texts or domain.booleans or domain.null or domain.other:
                 self._rest(attribute, domain)
             if domain.instants or domain.times or domain.durations:
-                flags |= self._times(domain)
+                flags = self._times(domain, flags)
             if len(self.tag) == before:
                 del self.attribute[first:], self.piece_start[first:]
                 del self.tag[first_piece:], self.bounds[first_piece:]
                 del self.low[first_piece:], self.high[first_piece:]
-                return
+                return False
         self.owner.append(position)
         self.flags.append(flags)
         self.start.append(first)
+        return True
 
     def _rest(self, attribute: int, domain: Domain) -> None:
         for texts in domain.texts:
@@ -190,8 +202,8 @@ class CollectedConditions:
         if domain.other:
             self._piece(OTHER, 0.0, 0.0, 0)
 
-    def _times(self, domain: Domain) -> int:
-        """The pieces of times, closed at once; UNCERTAIN when a bound is not exact."""
+    def _times(self, domain: Domain, flags: int) -> int:
+        """The pieces of times, closed at once; the flags, UNCERTAIN when a bound is not exact."""
         exact = True
         for tag, ranges in ((INSTANT, domain.instants), (DURATION, domain.durations)):
             for range_ in ranges:
@@ -201,7 +213,7 @@ class CollectedConditions:
                 exact &= low_exact and high_exact
         for range_ in domain.times:
             self._piece(TIME, range_.low + range_.low_open, range_.high - range_.high_open, 0)
-        return 0 if exact else UNCERTAIN
+        return flags if exact else UNCERTAIN | flags & SHARED
 
     def _text(self, attribute: int, texts: TextRange) -> None:
         numbers = self.texts[attribute]
@@ -233,7 +245,8 @@ class CollectedConditions:
         inexact = _close_numbers(tag == NUMBER, bounds, low, high)
         if inexact.any():
             of_piece = np.repeat(np.arange(len(attribute)), np.diff(piece_start))[inexact]
-            flags[np.searchsorted(start, of_piece, "right") - 1] |= UNCERTAIN
+            uncertain = np.searchsorted(start, of_piece, "right") - 1
+            flags[uncertain] = UNCERTAIN | flags[uncertain] & SHARED
         of_attribute = np.repeat(attribute, np.diff(piece_start))
         texts = self._close_texts(np.flatnonzero(tag == STRING), of_attribute, bounds, low, high)
         return FlatConditions(
@@ -247,6 +260,9 @@ class CollectedConditions:
             low,
             high,
             texts,
+            list(self.predicates),
+            starts_of(np.bincount(taken_from(self.predicated), minlength=len(flags))),
+            taken_from(self.predicate_of),
         )
 
     def _close_texts(self, pieces: Longs, attribute: Ints, bounds: Bytes, low: Floats, high: Floats) -> Texts:

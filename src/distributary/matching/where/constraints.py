@@ -9,10 +9,12 @@ bound to the other.
 
 A batch holds numbers as floats, so a whole number beyond 2^53 is rounded there. Rounding keeps order, so
 bounds below that are exact. A bound beyond is kept rounded, which lets pass all it should and perhaps
-more; its conjunction is *uncertain*, as are those with a residual and filters that have no disjunctive
+more; its conjunction is *uncertain*, as are those with a residue and filters that have no disjunctive
 form: a pair that was found through an uncertain conjunction is decided by evaluating the filter itself,
-whose text is kept for that. Times are in microseconds, between two of which a batch knows one place, the half
-(see `columns`): a bound that is no whole microsecond, or very far away, is uncertain too.
+whose text is kept for that, or, where that is all that is left to know, the residue alone: its conditions are
+*predicates*, which are kept once however many conjunctions ask for them. Times are in microseconds, between
+two of which a batch knows one place, the half (see `columns`): a bound that is no whole microsecond, or very
+far away, is uncertain too.
 
 An operation is an attribute whose column the batch computes for all rows. A segment has `MOST_OPERATIONS` of
 them; constraints on others are left out, which makes their conjunctions uncertain.
@@ -57,8 +59,9 @@ MOST_OPERATIONS = 64
 
 LOW_OPEN, HIGH_OPEN, LOW_FREE, HIGH_FREE = 1, 2, 4, 8
 """Flags of a bound as it is written: left out itself, or absent (texts only: a number has infinities)."""
-UNCERTAIN, SHARED = 1, 2
-"""Flags of a conjunction: its filter must be evaluated; its filter has other conjunctions too."""
+UNCERTAIN, SHARED, PREDICATED = 1, 2, 4
+"""Flags of a conjunction: its constraints do not decide; its filter has other conjunctions too; where they do
+not decide, its predicates do."""
 
 
 class Constraints(NamedTuple):
@@ -106,6 +109,10 @@ class FlatConditions:
     low: Floats
     high: Floats
     texts: Texts
+    predicates: list[str]
+    predicate_start: Ints
+    """Conjunction c asks for the predicates `predicate_of[predicate_start[c]:predicate_start[c + 1]]`."""
+    predicate_of: Ints
 
     def piece_attribute(self) -> Ints:
         """The attribute of each piece."""
@@ -116,6 +123,7 @@ class FlatConditions:
         sizes = np.diff(self.start)[conjunctions]
         piece_sizes = np.diff(self.piece_start)[constraints]
         pieces = runs(self.piece_start[:-1][constraints], piece_sizes)
+        asked = np.diff(self.predicate_start)[conjunctions]
         return replace(
             self,
             owner=self.owner[conjunctions],
@@ -126,6 +134,8 @@ class FlatConditions:
             tag=self.tag[pieces],
             low=self.low[pieces],
             high=self.high[pieces],
+            predicate_start=starts_of(asked),
+            predicate_of=self.predicate_of[runs(self.predicate_start[:-1][conjunctions], asked)],
         )
 
     def arrays(self, filters: Arrays) -> Arrays:
@@ -144,6 +154,9 @@ class FlatConditions:
             **table_arrays(self.texts, "text_"),
             **frozen.under("evaluated", texts),
             "evaluated": evaluated,
+            **frozen.under("predicates", frozen.pack_texts(self.predicates)),
+            "predicate_start": self.predicate_start,
+            "predicate_of": self.predicate_of,
             "owner": self.owner,
             "flags": self.flags,
             "start": self.start,

@@ -1,6 +1,8 @@
-"""What constraints cannot decide: filters evaluated, each for all its rows at once (see `matching.truths`).
+"""What constraints cannot decide: predicates and filters evaluated, each for all its rows at once.
 
-A pair that was found through an uncertain conjunction is decided here (see `constraints`), and so are rows
+A pair that was found through an uncertain conjunction is decided here (see `constraints`): by the predicates
+that the conjunction asks for, each evaluated for the rows that were found through any of its conjunctions, or
+else by the whole filter. So are rows
 with a decimal of more digits than a double has, where a bound has more than 15 digits (see `columns`).
 """
 
@@ -20,8 +22,9 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
 from distributary.matching.index import Arrays, Pairs
+from distributary.matching.order import grouped
 from distributary.matching.truths import passing
-from distributary.matching.where.constraints import MANY, TAG_BITS
+from distributary.matching.where.constraints import MANY, TAG_BITS, runs
 from distributary.matching.where.everywhere import expression_of
 
 
@@ -37,6 +40,26 @@ def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints
     counts = np.fromiter(map(len, found), np.int64, len(found))
     chosen = np.concatenate([*found, np.empty(0, np.int64)]).astype(np.int32)
     return Pairs(rows[chosen], np.repeat(positions, counts))
+
+
+def predicates_hold(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints) -> Flags:
+    """Whether each row makes the predicates true that the conjunction at its place asks for."""
+    starts = arrays["predicate_start"]
+    begins = starts[conjunctions]
+    sizes = starts[conjunctions + np.int32(1)] - begins
+    asked = arrays["predicate_of"][runs(begins, sizes)]
+    pairs = np.repeat(np.arange(len(rows)), sizes)
+    texts = frozen.within(arrays, "predicates")
+    order = grouped(asked, len(texts["offsets"]))
+    ordered = asked[order]
+    held = np.ones(len(rows), np.bool_)
+    for begin, end in pairwise([*_begins(ordered), len(ordered)]):
+        chosen = pairs[order[begin:end]]
+        chosen = chosen[held[chosen]]
+        if len(chosen):
+            expression = expression_of(frozen.unpack_text(texts, int(ordered[begin])))
+            held[chosen] = passing(batch, expression, rows[chosen])
+    return held
 
 
 def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
@@ -57,12 +80,17 @@ def _evaluated(
     passed = np.zeros(len(rows), np.bool_)
     order = np.argsort(places, kind="stable")
     ordered = places[order]
-    begins = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), np.bool_), np.diff(ordered) != 0]))
-    for begin, end in pairwise([*begins.tolist(), len(rows)]):
+    for begin, end in pairwise([*_begins(ordered), len(rows)]):
         chosen = order[begin:end]
         expression = expression_of(frozen.unpack_text(texts, int(ordered[begin])))
         passed[chosen] = passing(batch, expression, rows[chosen])
     return passed
+
+
+def _begins(ordered: NDArray[Any]) -> list[int]:
+    """Where each run of equal numbers begins."""
+    new = np.concatenate([np.ones(min(1, len(ordered)), np.bool_), np.diff(ordered) != 0])
+    return np.flatnonzero(new).tolist()
 
 
 def undecidable_rows(

@@ -39,8 +39,10 @@ from distributary.matching.where.single import (
 
 ALL_ALIVE = -1
 """The number of a segment none of whose filters was removed: nobody need ask which slots are live."""
-FLAG_BITS = 2
+FLAG_BITS = 3
 FLAGS = (1 << FLAG_BITS) - 1
+CONJUNCTION_BITS = 32
+CONJUNCTION = (1 << CONJUNCTION_BITS) - 1
 ROOM = 4 * BLOCK
 """Conjunctions of one event that are checked at a time."""
 
@@ -127,7 +129,7 @@ def find_conditions(
 ) -> tuple[int, int]:
     """Write what the encoded event finds in a segment of that number, as far as it fits.
 
-    The live slots whose filters it passes come from the front, the positions of live filters that must be
+    The live slots whose filters it passes come from the front, the conjunctions of live filters that must be
     evaluated from the back. Returns how many there are of both. A number of `ALL_ALIVE` says that all slots
     of the segment are live.
     """
@@ -141,6 +143,7 @@ def find_conditions(
         for place in range(count):
             prefetch(live.home, searched.target[conjunctions[place]] >> FLAG_BITS)
     certain = undecided = shared = 0
+    flagged = np.empty(count, np.int64)
     for place in range(count):
         conjunction = conjunctions[place]
         target = searched.target[conjunction]
@@ -151,20 +154,22 @@ def find_conditions(
             if certain < len(found):
                 found[certain] = slot
             certain += 1
-        else:  # kept in front, for a filter may be found through several of its conjunctions
-            conjunctions[shared] = 2 * searched.owner[conjunction] + (flags & UNCERTAIN)
+        else:  # a filter may be found through several of its conjunctions, of which one may be certain
+            order = 2 * np.int64(searched.owner[conjunction]) + np.int64(flags & UNCERTAIN)
+            flagged[shared] = order << CONJUNCTION_BITS | np.int64(conjunction)
             shared += 1
-    before = -1
-    for found_so in np.sort(conjunctions[:shared]):
-        position = found_so >> 1
-        if position == before:
+    settled = np.int64(-1)
+    for found_so in np.sort(flagged[:shared]):
+        order = found_so >> CONJUNCTION_BITS
+        position = order >> 1
+        if position == settled:
             continue
-        before = position
-        if found_so & 1:
+        if order & 1:
             undecided += 1
             if undecided <= len(found):
-                found[len(found) - undecided] = position
+                found[len(found) - undecided] = found_so & CONJUNCTION
         else:
+            settled = position
             if certain < len(found):
                 found[certain] = live.slots[position]
             certain += 1

@@ -20,10 +20,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.change import as_float
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.lookup import value_under
+from distributary.filters.where.lookup import value_function
 from distributary.filters.where.values import plain
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Longs, inlined, read_table
+from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, read_table
 from distributary.matching import frozen
 from distributary.matching.bound import array_at
 from distributary.matching.columns import (
@@ -39,7 +39,7 @@ from distributary.matching.columns import (
 )
 from distributary.matching.index import Arrays
 from distributary.matching.single import SingleEvent
-from distributary.matching.where.constraints import Constraints, Rows
+from distributary.matching.where.constraints import PREDICATED, Constraints, Rows
 from distributary.matching.where.evaluation import undecidable_rows
 from distributary.matching.where.texts import Texts, rank_text
 
@@ -71,10 +71,15 @@ class SegmentConditions:
         self._arrays = arrays
         names = frozen.unpack_texts(frozen.within(arrays, "attributes"))
         self._numbers = {name: number for number, name in enumerate(names)}
-        self._operations = [name for name in names if name.startswith(OPERATION_KEY)]
+        self._operations = [
+            (number, value_function(name))
+            for number, name in enumerate(names)
+            if name.startswith(OPERATION_KEY)
+        ]
         self._own = [name for name in OWN if name in self._numbers]
         self._meets_hard: dict[int, bool] = {}
         self._filters: dict[int, WhereFilter] = {}
+        self._predicates: dict[int, WhereFilter] = {}
 
     def encode(self, single: SingleEvent) -> EncodedEvent | None:
         """The event for this segment; None when a hard decimal calls for another way."""
@@ -100,21 +105,52 @@ class SegmentConditions:
             if given.get(name) is None:
                 own = single.event.id if name == "id" else single.event.topic
                 self._encode(numbers[name], own, fields, texts)
-        for key in self._operations:
-            if not self._encode(numbers[key], value_under(single.arrived, key), fields, texts):
+        for number, value_of in self._operations:
+            if not self._encode(number, value_of(single.arrived), fields, texts):
                 return None
         attributes = np.frombuffer(array("d", fields)) if fields else np.empty(0)
         return EncodedEvent(attributes, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT)
 
     def passes(self, position: int, single: SingleEvent) -> bool:
         """Evaluate the filter at a position."""
-        filter = self._filters.get(position)
+        return self._filter(self._filters, "texts", position).matches(single.arrived)
+
+    def passing(self, conjunctions: Ints, single: SingleEvent) -> list[int]:
+        """The positions of filters that pass, of which these uncertain conjunctions were found to hold.
+
+        A predicate that several ask for is evaluated once.
+        """
+        arrays, known = self._arrays, dict[int, bool]()
+        starts, predicate_of = arrays["predicate_start"], arrays["predicate_of"]
+        outcomes: dict[int, bool] = {}
+        for conjunction in conjunctions.tolist():
+            position = int(arrays["owner"][conjunction])
+            if outcomes.get(position):
+                continue
+            if not arrays["flags"][conjunction] & PREDICATED:
+                outcomes[position] = self.passes(position, single)
+                continue
+            asked = predicate_of[starts[conjunction] : starts[conjunction + 1]].tolist()
+            outcomes[position] = all(self._holds(predicate, single, known) for predicate in asked)
+        return [position for position, passed in outcomes.items() if passed]
+
+    def _holds(self, predicate: int, single: SingleEvent, known: dict[int, bool]) -> bool:
+        """Whether a predicate is true for the event; `known` are those that have been evaluated for it."""
+        found = known.get(predicate)
+        if found is None:
+            filter = self._filter(self._predicates, "predicates", predicate)
+            found = known[predicate] = filter.matches(single.arrived)
+        return found
+
+    def _filter(self, kept: dict[int, WhereFilter], texts: str, number: int) -> WhereFilter:
+        """The filter with that number among the texts, as Python has it."""
+        filter = kept.get(number)
         if filter is None:
-            if len(self._filters) == MOST_FILTERS:
-                self._filters.clear()
-            text = frozen.unpack_text(frozen.within(self._arrays, "texts"), position)
-            filter = self._filters[position] = WhereFilter.parse(text)
-        return filter.matches(single.arrived)
+            if len(kept) == MOST_FILTERS:
+                kept.clear()
+            text = frozen.unpack_text(frozen.within(self._arrays, texts), number)
+            filter = kept[number] = WhereFilter.parse(text)
+        return filter
 
     def _encode(self, number: int, value: Any, fields: list[float], texts: list[bytes]) -> bool:
         """Add any value; False when it is a decimal that the kernels cannot tell from a bound."""

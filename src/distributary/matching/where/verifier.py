@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, inlined, kernel, read_table, sealed
+from distributary.kernel import (
+    Bytes,
+    Flags,
+    Floats,
+    Ints,
+    Longs,
+    inlined,
+    kernel,
+    read_table,
+    sealed,
+    with_room,
+)
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
@@ -31,7 +42,7 @@ from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
 from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
-from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds
+from distributary.matching.where.constraints import PREDICATED, UNCERTAIN, Constraints, Rows, holds
 from distributary.matching.where.single import (
     CONDITION_TYPES,
     SegmentConditions,
@@ -94,9 +105,10 @@ class WhereVerifier(Verifier[WhereFilter]):
         chosen = np.flatnonzero(wanted).astype(np.int32)
         places = np.cumsum(wanted, dtype=np.int32) - np.int32(1)
         columns = conditions.columns_of(arrays, batch)
+        encoded = conditions.encode(arrays, columns, chosen, len(chosen))
         answers = _check(
             read_table(Constraints, arrays),
-            conditions.encode(arrays, columns, chosen, len(chosen)),
+            encoded,
             sealed(arrays["first"]),
             sealed(arrays["flags"]),
             sealed(places),
@@ -106,14 +118,35 @@ class WhereVerifier(Verifier[WhereFilter]):
         passed: Flags = answers == PASSES
         undecided = np.flatnonzero(answers == OPEN)
         if len(undecided):
-            passed[undecided] = evaluation.evaluate_pairs(
-                arrays, batch, rows[undecided], positions[undecided]
+            held = _open_conjunctions(
+                read_table(Constraints, arrays),
+                encoded,
+                sealed(arrays["first"]),
+                sealed(arrays["flags"]),
+                sealed(places[rows[undecided]]),
+                sealed(positions[undecided]),
             )
+            passed[undecided] = _evaluated(arrays, batch, rows[undecided], positions[undecided], *held)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is not None:
             pairs = np.flatnonzero(undecidable[rows])
             passed[pairs] = evaluation.evaluate_any_pairs(arrays, batch, rows[pairs], positions[pairs])
         return passed
+
+
+def _evaluated(
+    arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints, pairs: Ints, conjunctions: Ints
+) -> Flags:
+    """Which pairs of a row and a filter pass; `conjunctions` left open the pairs of those numbers."""
+    passed = np.zeros(len(rows), np.bool_)
+    predicated = arrays["flags"][conjunctions] & PREDICATED != 0
+    asked = pairs[predicated]
+    held = evaluation.predicates_hold(arrays, batch, rows[asked], conjunctions[predicated])
+    passed[asked[held]] = True
+    left = np.unique(pairs[~predicated])
+    left = left[~passed[left]]
+    passed[left] = evaluation.evaluate_pairs(arrays, batch, rows[left], positions[left])
+    return passed
 
 
 @kernel
@@ -190,3 +223,24 @@ def _check(
         row = places[pair_row[pair]]
         answers[pair] = _answer(constraints, rows, first, flags, pair_position[pair], row)
     return answers
+
+
+@kernel
+def _open_conjunctions(
+    constraints: Constraints,
+    rows: Rows,
+    first: Ints,
+    flags: Bytes,
+    pair_row: Ints,
+    pair_position: Ints,
+) -> tuple[Ints, Ints]:
+    """The uncertain conjunctions that hold for pairs of a row and a position: numbers of pairs, and them."""
+    pairs, conjunctions, count = np.empty(len(pair_row), np.int32), np.empty(len(pair_row), np.int32), 0
+    for pair in range(len(pair_row)):
+        for conjunction in range(first[pair_position[pair]], first[pair_position[pair] + 1]):
+            start, end = constraints.start[conjunction], constraints.start[conjunction + 1]
+            if flags[conjunction] & UNCERTAIN and holds(constraints, rows, start, end, pair_row[pair]):
+                pairs, conjunctions = with_room(pairs, count, 1), with_room(conjunctions, count, 1)
+                pairs[count], conjunctions[count] = pair, conjunction
+                count += 1
+    return pairs[:count], conjunctions[:count]
