@@ -65,6 +65,8 @@ class ConditionBuilder:
         self.values: list[Any] = []
         self.cacheable = True
         """Whether the meaning depends on the shape alone, not on the values of the literals."""
+        self.fixed: set[int] = set()
+        """The literals on whose values it depends, as far as they may still stand in the tree as blanks."""
         self.literal_places: list[int] = []
         self._depths: dict[Computation, int] = {}
 
@@ -115,7 +117,16 @@ class ConditionBuilder:
         """The value of a literal, which is written into the tree."""
         self.cacheable = False
         literal = self.literal(parsed)
-        return tree.value_of(literal, tuple(self.values)) if isinstance(literal, Blank) else literal
+        if not isinstance(literal, Blank):
+            return literal
+        self.fixed.add(literal.index)
+        return tree.value_of(literal, tuple(self.values))
+
+    def _filled(self, condition: Expression) -> Expression:
+        """A condition within an operation: its literals are written into the tree."""
+        self.cacheable = False
+        self.fixed |= tree.blanks_in(condition)
+        return tree.fill(condition, tuple(self.values))
 
     def negation(self, part: Expression) -> Expression:
         """NOT, of which two in a row are none."""
@@ -207,7 +218,8 @@ class ConditionBuilder:
             self.refuse(error.reason, pattern.place)
         if escape is None:
             return tree.Like(operand, self.literal(pattern))  # type: ignore[arg-type]
-        self.cacheable = False
+        for part in (pattern, escape):
+            self.value(part)  # whether they go together depends on both
         return tree.Like(operand, self.literal(pattern), self.literal(escape))  # type: ignore[arg-type]
 
     def _peeked(self, parsed: Parsed) -> Any:
@@ -232,8 +244,7 @@ class ConditionBuilder:
 
     def outcome(self, condition: Expression) -> Computation:
         """The truth of a condition as an operand."""
-        self.cacheable = False
-        return self._operation("condition", (tree.fill(condition, tuple(self.values)),), 0)
+        return self._operation("condition", (self._filled(condition),), 0)
 
     def is_distinct(self, left: Parsed, right: Parsed) -> Expression:
         """`left is distinct from right`: never unknown; null is not distinct from null."""
@@ -349,8 +360,7 @@ class ConditionBuilder:
         return Truth(self._operation("case", tuple(arguments), place))
 
     def _test(self, part: Parsed) -> Expression:
-        self.cacheable = False
-        return tree.fill(self.condition(part), tuple(self.values))
+        return self._filled(self.condition(part))
 
     def subscript(self, base: Parsed, key: Parsed | None, place: int) -> Any:
         """`base[key]`, or `base[*]` when the key is None."""

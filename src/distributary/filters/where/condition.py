@@ -4,8 +4,9 @@ Reading a condition anew takes several times as long as looking it up, and very 
 in nothing but their literals, or in literals and names. So a text is first cut into its *shape* (the text
 with every literal taken out) and its literals; the shape is read once (see `parse`), into a
 `ConditionTemplate`, and found in a bounded cache after that. A shape that is new but for its names is found
-in a second cache, in which names are taken out too. Whether a text is read anew or by its shape makes no
-difference to what comes out.
+in a second cache, in which names are taken out too. Where the values of some literals matter to how a text
+is read (those in operations, above all), a third cache has what was read by the shape and these values.
+Whether a text is read anew or by its shape makes no difference to what comes out.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ class ConditionShape(NamedTuple):
     selection: tuple[int, ...] | None
     """Which of the literals fill the template, in its order; None when all do, in theirs."""
     names: tuple[str, ...]
+    fixed: tuple[int, ...] = ()
+    """The literals whose values are in the template: it means this with these values alone."""
 
 
 Condition = tuple[ConditionTemplate, tuple[str, ...], tuple[Any, ...]]
@@ -144,6 +147,7 @@ Condition = tuple[ConditionTemplate, tuple[str, ...], tuple[Any, ...]]
 
 _shapes: dict[str, ConditionShape] = {}
 _nameless_shapes: dict[str, ConditionShape] = {}
+_fixed_shapes: dict[Any, ConditionShape] = {}
 
 
 def read_condition(text: str) -> Condition:
@@ -152,6 +156,8 @@ def read_condition(text: str) -> Condition:
         _check_characters(text)
     key, values = _cut(text)
     shape = _shapes.get(key)
+    if shape is not None and shape.fixed and shape.places == len(values):
+        shape = _fixed_shapes.get(_fixed_key(key, shape.fixed, values))
     # No valid text has a mark outside a literal, so an equal count means that each mark is a literal's.
     if shape is None or shape.places != len(values) or None in values:
         return _read_names(text, key, values)
@@ -167,7 +173,14 @@ def shape_of(text: str) -> ConditionShape | None:
     read_condition(text)
     key, values = _cut(text)
     shape = _shapes.get(key)
-    return None if shape is None or shape.places != len(values) or None in values else shape
+    is_known = shape is not None and not shape.fixed and shape.places == len(values) and None not in values
+    return shape if is_known else None
+
+
+def _fixed_key(key: str, fixed: tuple[int, ...], values: list[Any]) -> Any:
+    """What tells texts of one shape apart whose literals are read into the tree."""
+    chosen = [values[index] for index in fixed]
+    return key, fixed, tuple(chosen), tuple(map(type, chosen))
 
 
 def _cut(text: str) -> tuple[str, list[Any]]:
@@ -209,6 +222,7 @@ def forget_shapes() -> None:
     """Empty the cache."""
     _shapes.clear()
     _nameless_shapes.clear()
+    _fixed_shapes.clear()
 
 
 def _selected(values: list[Any], selection: tuple[int, ...] | None) -> tuple[Any, ...]:
@@ -250,10 +264,16 @@ def _read_anew(text: str, key: str, nameless: str, found: list[Any]) -> Conditio
         if '"' not in text:
             places = len(found) + len(reader.names)
             _remember(_nameless_shapes, nameless, ConditionShape(template, places, selection, ()))
+    elif found == reader.values and len(key) <= CACHED_LENGTH:
+        fixed = tuple(sorted(reader.fixed | set(range(len(found))) - set(used)))
+        shape = ConditionShape(template, len(found), tuple(used), tuple(names), fixed)
+        _remember(_shapes, key, shape)
+        if fixed:
+            _remember(_fixed_shapes, _fixed_key(key, fixed, found), shape)
     return condition
 
 
-def _remember(shapes: dict[str, ConditionShape], key: str, shape: ConditionShape) -> None:
+def _remember(shapes: dict[Any, ConditionShape], key: Any, shape: ConditionShape) -> None:
     if len(key) <= CACHED_LENGTH:
         if len(shapes) >= CACHED_SHAPES:
             shapes.clear()

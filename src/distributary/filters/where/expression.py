@@ -264,6 +264,12 @@ def literals_of(leaf: Leaf) -> tuple[Any, ...]:
     return ()
 
 
+def blanks_in(expression: Expression) -> set[int]:
+    """The numbers of the blanks that leaves are compared with."""
+    found = [literal for leaf in leaves(expression) for literal in literals_of(leaf)]
+    return {literal.index for literal in found if isinstance(literal, Blank)}
+
+
 def _literals_in(argument: Any) -> Iterator[Any]:
     if isinstance(argument, Computation):
         for part in argument.arguments:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from math import inf
 from operator import itemgetter
@@ -50,6 +51,8 @@ from distributary.filters.where.values import Instant, TimeOfDay
 from distributary.filters.where.write import operand_key
 
 MAX_CONJUNCTIONS = 64
+CACHED_NAMES = 64
+"""Names under which an operation of a template is remembered."""
 
 ALWAYS = Conjunction(())
 """The conjunction that every event satisfies."""
@@ -342,7 +345,9 @@ def _namer(operand: Operand) -> Callable[[Names], str]:
     if isinstance(operand, str):
         number = int(operand)
         return lambda names: names[number]
-    return lambda names: operand_key(tree.renamed(operand, lambda number: names[int(number)]))
+    return lru_cache(CACHED_NAMES)(
+        lambda names: operand_key(tree.renamed(operand, lambda number: names[int(number)]))
+    )
 
 
 def _domain_maker(said: Expression) -> MakeDomain:

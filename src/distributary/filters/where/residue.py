@@ -12,7 +12,7 @@ from math import inf, nextafter
 from typing import Any
 
 from distributary.filters.where import expression as tree
-from distributary.filters.where.expression import Blank, Compare, Computation, Expression, Leaf, Like, Not
+from distributary.filters.where.expression import Compare, Computation, Expression, Leaf, Like, Not
 from distributary.filters.where.geometry import Box, box_around
 from distributary.filters.where.like import like_pattern
 from distributary.filters.where.values import Instant, TimeOfDay
@@ -107,7 +107,7 @@ def residue_maker(
         if (found := [leaf for leaf in tree.leaves(part) if isinstance(leaf, Like)])
     ]
     blanks = sorted(
-        {blank for part in (*(part for part, _ in likes), *(always or ())) for blank in _blanks(part)}
+        {blank for part in (*(part for part, _ in likes), *(always or ())) for blank in tree.blanks_in(part)}
     )
     known: dict[Any, Residue] = {}
 
@@ -139,12 +139,6 @@ def _written(parts: tuple[Expression, ...], values: Values, names: Names) -> Res
     ]
     is_short = sum(map(len, texts)) <= MAX_RESIDUE and max(map(tree.depth, parts), default=0) < tree.MAX_DEPTH
     return bool(parts), tuple(dict.fromkeys(texts)) if is_short else ()
-
-
-def _blanks(expression: Expression) -> set[int]:
-    """The numbers of the blanks in an expression."""
-    found = [literal for leaf in tree.leaves(expression) for literal in tree.literals_of(leaf)]
-    return {literal.index for literal in found if isinstance(literal, Blank)}
 
 
 def is_exact(leaf: Like, values: Values) -> bool:
