@@ -85,6 +85,8 @@ def holds(text: str) -> bool:
         "case when a > 9 then 1 end is null",
         "a is distinct from b and a is not distinct from 5 and missing is distinct from a",
         "missing is not distinct from absent and a is distinct from 'x'",
+        "a is not distinct from (a + 0) and a is distinct from(a + 1) and missing is distinct FROM (5)",
+        "name is distinct from lower(name) and name is not distinct from (trim((name)))",
         "(5 > 1) is true and not (5 > 1) is false and (1 = 1) is not unknown and (1 = null) is null",
         "(missing = 1) is unknown and (a = 5) is true and (a = 4) is false and not (a = 4) is true",
         "day = date '2026-06-01' and day > '2026-05-31' and at > date '2026-06-01' and day < at",

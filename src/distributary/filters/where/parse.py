@@ -197,8 +197,12 @@ class ConditionReader(PrecedenceReader):
             frame.items.append(token)
 
     def _begins_call(self, text: str, frame: Frame) -> bool:
-        after_operand = bool(frame.items) and isinstance(frame.items[-1], Parsed)
-        return not after_operand and '"' not in text and self._peek() == "("
+        previous = frame.items[-1] if frame.items else None
+        if isinstance(previous, Parsed):
+            return False
+        if previous is not None and previous.text == "distinct" and text.lower() == "from":
+            return False  # `a is distinct from (b + 1)`
+        return '"' not in text and self._peek() == "("
 
     def _close(self, text: str, token: ConditionToken, frames: list[Frame]) -> None:
         frame = frames[-1]
