@@ -70,8 +70,13 @@ def main() -> int:
     for name in parsed.modules or MODULES:
         console.print(f"[dim]measuring {name} ...[/dim]")
         start = time.perf_counter()
+        module = import_module(f"bench.{name}")
         options = {"only": parsed.only.split(",")} if name in NAMED and parsed.only else {}
-        measured = import_module(f"bench.{name}").run(parsed.quick, **options)
+        unknown = module.unknown(parsed.quick, **options) if options else []
+        if unknown:
+            known = ", ".join(module.known(parsed.quick))
+            parser.error(f"{name} has no {', '.join(unknown)}; there are {known}")
+        measured = module.run(parsed.quick, **options)
         results.extend(measured)
         show(console, name, measured, time.perf_counter() - start)
     parsed.out.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +97,8 @@ def show(console: Console, name: str, results: list[Result], seconds: float) -> 
             table.add_column(heading)
         for result in measured:
             shown = f"{result.value:,.0f}" if abs(result.value) >= 1000 else f"{result.value:.3g}"
-            table.add_row(result.engine, result.measure, shown, result.unit, result.target)
+            target = f"[red]{result.target}: missed[/red]" if result.is_missed else result.target
+            table.add_row(result.engine, result.measure, shown, result.unit, target)
         checks = dict.fromkeys(result.checked for result in measured if result.checked)
         table.caption = f"answers checked against: {'; '.join(checks)}" if checks else None
         console.print(table)

@@ -84,7 +84,7 @@ def _by_size(workload: str, matcher: Matcher, events: list[Event], checked: str)
         matcher_answers,
         matcher.forget,
     )
-    return costs(contender, checked, "60")
+    return costs(contender, checked, "<= 60")
 
 
 def _changes(subscriptions: list[Subscription], events: list[Event]) -> list[Result]:

@@ -32,7 +32,7 @@ GOALS = {
 
 
 def run(quick: bool) -> list[Result]:
-    sites, queries, target = (20, 60, "") if quick else (200, 900, "under 60")
+    sites, queries, target = (20, 60, "") if quick else (200, 900, "< 60")
     network = random_network(sites, 4, SEED)
     start = at_clients(feed_workload(network, queries, SEED), network)
     workload = f"{queries} queries of 5 operators on {sites} sites, 4 trees"

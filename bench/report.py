@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import operator
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
+
+TARGET = re.compile("(<=|>=|<|>|=) ([0-9,.]*[0-9])")
+COMPARED: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,17 @@ class Result:
     unit: str
     checked: str
     target: str = ""
+    """What the value should be, such as `>= 400,000 a second`; a text of another form is only shown."""
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the value is not what the target says.
+
+        >>> Result("rules", "bitsets", "events", 350_000.0, "a second", "", ">= 400,000 a second").is_missed
+        True
+        """
+        found = TARGET.match(self.target)
+        return found is not None and not COMPARED[found[1]](self.value, float(found[2].replace(",", "")))
 
 
 def best_of(runs: int, action: Callable[[], T]) -> tuple[float, T]:

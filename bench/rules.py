@@ -21,7 +21,7 @@ EVENTS = 10_000
 def run(quick: bool) -> list[Result]:
     if quick:
         return _measured(5_000, 10_000, "")
-    return _measured(100_000, 100_000, "400,000 a second") + _measured(1_000_000, 20_000, "")
+    return _measured(100_000, 100_000, ">= 400,000 a second") + _measured(1_000_000, 20_000, "")
 
 
 def _measured(count: int, rows: int, target: str) -> list[Result]:
@@ -32,7 +32,7 @@ def _measured(count: int, rows: int, target: str) -> list[Result]:
     checked = _check(index, count)
     seconds, pairs = best_of(5, lambda: index.match_batch(EventBatch.from_table(table)))
     texts = sum(array.nbytes for _, segment in index.segments() for array in segment.texts.values())
-    size = "394 bytes" if target else ""
+    size = "<= 394 bytes" if target else ""
     return [
         Result(workload, "bitsets", "events", rows / seconds, "a second", checked, target),
         Result(workload, "bitsets", "matches an event", len(pairs.rows) / rows, "rules", checked),

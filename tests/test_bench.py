@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bench import __main__ as runner
 from bench.report import Result, best_of
@@ -23,6 +24,46 @@ def test_every_benchmark_runs_in_its_small_version(name: str) -> None:
     assert results
     assert all(isinstance(result, Result) and result.value >= 0 for result in results)
     assert any(result.checked for result in results)
+
+
+@pytest.mark.parametrize("module", runner.NAMED)
+def test_a_part_that_does_not_exist_is_refused_with_those_that_do(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", module, "--only", "nosuch"])
+    with pytest.raises(SystemExit) as refused:
+        runner.main()
+    assert refused.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{module} has no nosuch; there are" in said
+    assert all(name in said for name in import_module(f"bench.{module}").known(False))
+
+
+@pytest.mark.parametrize("part", ["flights", "flights-100", "nats", "duckdb", "one-range"])
+def test_a_peer_and_a_part_of_a_workload_can_be_asked_for(part: str) -> None:
+    assert import_module("bench.peers").unknown(False, [part]) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "missed"),
+    [
+        (399_999, ">= 400,000 a second", True),
+        (400_000, ">= 400,000 a second", False),
+        (0.6, "<= 0.5", True),
+        (3, "< 3 x", True),
+        (11, "> 10", False),
+        (798_187, "= 798,188 (Figure 6)", True),
+        (7, "1.3 times the index", False),
+        (7, "", False),
+    ],
+)
+def test_a_missed_target_is_marked(
+    value: float, target: str, missed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result("work", "engine", "measure", value, "x", "", target)
+    assert result.is_missed == missed
+    runner.show(Console(width=110), "some", [result], 1.0)
+    assert ("missed" in capsys.readouterr().out) == missed
 
 
 def test_the_runner_writes_the_numbers_with_machine_and_versions(

@@ -62,6 +62,17 @@ def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
         yield f"flights-{count}", partial(tables.over_flights, count, rows, 3, sample)
 
 
+def known(quick: bool) -> list[str]:
+    """What can be asked for: workloads, and peers."""
+    return [*(name for name, _ in workloads(quick)), *PEERS, "duckdb"]
+
+
+def unknown(quick: bool, only: Collection[str]) -> list[str]:
+    """What is asked for and neither a peer nor a part of a workload's name."""
+    peers, names = {*PEERS, "duckdb"}, [name for name, _ in workloads(quick)]
+    return [part for part in only if part not in peers and not any(part and part in name for name in names)]
+
+
 def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
     """Measure the workloads and peers named in `only`, or whose names contain one (default: all)."""
     names = [name for name, _ in workloads(quick)]

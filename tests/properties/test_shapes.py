@@ -55,3 +55,8 @@ def test_what_was_read_before_makes_no_difference(shape: str, literals: list[lis
         anew.append(read(text))
     forget_shapes()
     assert [read(text) for text in [*texts, *texts]] == [*anew, *anew]
+
+
+def test_an_escape_that_is_none_is_refused_though_the_shape_is_known() -> None:
+    assert WhereFilter.parse("name like 'a!%' escape '!'").text == "name like 'a!%' escape '!'"
+    assert "escape" in read("name like 'a!%' escape '!!'").lower()
