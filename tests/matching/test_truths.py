@@ -195,6 +195,38 @@ def test_operations_by_arrays_keep_to_the_calendar_and_to_signs(text):
     assert_same(batch.column(operand_key(operand)), AttributeColumn.from_values(values), text)
 
 
+FRACTIONS = ["0.5", "0.1", "2.50", "0.0", "-0.25", "0.30000000000000004", "0.000000000000001", "1e-320"]
+FRACTIONS += ["99999999999999.9", "123456789012.345", "1e22", "1.5e300", "0.1234567890123456789", "1e-350"]
+NUMBERS = [0, 1, -1, 3, 7, 10**12 - 1, -(10**14), 10**14, 10**15 - 1, 10**15, 2**53 - 1, 2**53 + 1, None]
+
+
+@pytest.mark.parametrize("literal", FRACTIONS)
+@pytest.mark.parametrize("kind", ["integers", "doubles", "decimals", "events"])
+def test_fractions_in_arithmetic_are_exact_in_columns_of_every_kind(literal, kind):
+    rng = random.Random(literal)
+    whole = [*NUMBERS, *(rng.randrange(-(10**9), 10**9) for _ in range(40))]
+    doubles = [
+        None if n is None else rng.choice([n * 1.0, n / 8, n * 0.1, -0.0, 1e-310, 1e300]) for n in whole
+    ]
+    given = {
+        "integers": pa.array(whole, pa.int64()),
+        "doubles": pa.array(doubles, pa.float64()),
+        "decimals": pa.array([None if n is None else Decimal(n) / 8 for n in whole], pa.decimal128(38, 3)),
+    }
+    ids = [str(n) for n in range(len(whole))]
+    if kind == "events":
+        mixed = [rng.choice(pair) for pair in zip(whole, doubles, strict=True)]
+        batch = EventBatch.from_events(
+            [Event(n, attributes={"x": x}) for n, x in zip(ids, mixed, strict=True)]
+        )
+    else:
+        batch = EventBatch.from_table(pa.table({"id": ids, "x": given[kind]}))
+    for text in [f"x {sign} {literal}" for sign in "+-*/%"] + [f"{literal} {sign} x" for sign in "+-*/%"]:
+        operand = next(leaves(WhereFilter.parse(f"({text}) is null").expression)).attribute
+        values = [operand_value(operand, attributes_at(batch, ["x"], row)) for row in range(batch.rows)]
+        assert_same(batch.column(operand_key(operand)), AttributeColumn.from_values(values), text)
+
+
 EDGES = [
     "long <= 0.3500000000000000001",
     "long = 0.35",

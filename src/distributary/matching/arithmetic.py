@@ -1,14 +1,21 @@
-"""Arithmetic for all rows at once: on numbers that doubles hold, on instants and on intervals."""
+"""Arithmetic for all rows at once: on numbers that doubles hold, on instants and on intervals.
+
+A fraction in a condition is a decimal. Beside a double it counts as the nearest double, and beside an integer
+the outcome is a decimal: for all rows at once while that has no more than 15 digits.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from math import isfinite
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from distributary.filters.where.expression import Computation
-from distributary.filters.where.values import FIRST, LAST, Duration, Instant, Months
+from distributary.filters.where.operations import EXACT, FUNCTIONS
+from distributary.filters.where.values import FIRST, LAST, PLAIN_DIGITS, Duration, Instant, Months
 from distributary.kernel import Flags, Floats
 from distributary.matching.arguments import Partial, argument_column, per_distinct
 from distributary.matching.column_making import (
@@ -25,6 +32,7 @@ from distributary.matching.columns import (
     INTEGER,
     MICROSECOND,
     NULL,
+    NUMBER,
     AttributeColumn,
 )
 from distributary.matching.dates import later
@@ -33,13 +41,20 @@ if TYPE_CHECKING:
     from distributary.matching.batch import EventBatch
 
 
+LARGEST = 10**PLAIN_DIGITS
+"""Whole numbers below this, divided by a power of ten, are decimals that a double is written as."""
+
+
 def arithmetic(batch: EventBatch, operand: Computation) -> Partial | None:
     """Two columns added, subtracted, multiplied or divided."""
     if isinstance(operand.arguments[1], Months) and operand.function in "+-":
         return later(batch, operand)
-    left, right = (argument_column(batch, argument) for argument in operand.arguments)
+    left, right = (_number_column(batch, argument) for argument in operand.arguments)
     sign = operand.function
     numbers = left.plain_numbers() & right.plain_numbers()
+    has_decimal = any(type(argument) is Decimal for argument in operand.arguments)
+    if has_decimal:
+        numbers &= (left.forms == DOUBLE) & (right.forms == DOUBLE)
     whole = numbers.copy()
     for column in (left, right):
         whole &= (column.forms == INTEGER) & (sign != "/")
@@ -50,13 +65,52 @@ def arithmetic(batch: EventBatch, operand: Computation) -> Partial | None:
     column = column_of_numbers(result, np.where(whole, np.uint8(INTEGER), np.uint8(DOUBLE)), known & ~inexact)
     nothing = (left.tags == NULL) | (right.tags == NULL)
     rest = ~(numbers | nothing) | inexact
-    times = _time_arithmetic(sign, left, right)
-    if times is None:
+    more = _decimals(operand, left, right) if has_decimal else _time_arithmetic(sign, left, right)
+    if more is None:
         return column, rest
-    sum_, known_times = times
+    others, known_others = more
     return chosen_rows(
-        joined_rows([column, sum_]), np.arange(batch.rows) + batch.rows * known_times
-    ), rest & ~known_times
+        joined_rows([column, others]), np.arange(batch.rows) + batch.rows * known_others
+    ), rest & ~known_others
+
+
+def _number_column(batch: EventBatch, argument: Any) -> AttributeColumn:
+    """The column of an argument; that of a decimal has the nearest double, unless that is infinite or 0."""
+    double = float(argument) if type(argument) is Decimal else 0.0
+    if double == 0.0 or not isfinite(double):
+        return argument_column(batch, argument)
+    doubles = np.full(batch.rows, DOUBLE, np.uint8)
+    return column_of_numbers(np.full(batch.rows, double), doubles, np.ones(batch.rows, np.bool_))
+
+
+def _decimals(operand: Computation, left: AttributeColumn, right: AttributeColumn) -> Partial | None:
+    """Integers and a decimal added, subtracted or multiplied, as whole numbers of a power of ten."""
+    sign, arguments = operand.function, operand.arguments
+    place = 0 if type(arguments[0]) is Decimal else 1
+    literal: Decimal = arguments[place]
+    column = (right, left)[place]
+    scale = max(0, -int(literal.as_tuple().exponent))
+    unscaled = int(literal.scaleb(scale, EXACT))
+    if sign not in "+-*" or column.forms is None or max(10**scale, abs(unscaled)) >= LARGEST:
+        return None
+    factor, summand = (unscaled, 0) if sign == "*" else (10**scale, unscaled)
+    known = column.plain_numbers() & (column.forms == INTEGER)
+    known &= np.abs(column.numbers) < (LARGEST - abs(summand)) // max(1, abs(factor))
+    whole = np.where(known, column.numbers, 0.0).astype(np.int64) * factor
+    if sign == "-":
+        whole, summand = (whole, -summand) if place else (-whole, summand)
+    whole += summand
+    compute = FUNCTIONS[sign].compute
+
+    def value(row: int) -> Any:
+        if not known[row]:
+            return None
+        given = column.value(row)
+        return compute(given, literal) if place else compute(literal, given)
+
+    tags = np.where(known, np.uint8(NUMBER), np.uint8(NULL))
+    numbers = np.where(known, whole / 10.0**scale, 0.0)
+    return AttributeColumn(tags, numbers, None, value), known
 
 
 SIGNS: dict[str, Callable[[Floats, Floats], Floats]] = {

@@ -135,6 +135,8 @@ def _double(value: Any) -> float:
 
 
 def _of_doubles(sign: str, left: float, right: float) -> float | None:
+    if sign in "/%" and right == 0:  # a decimal that is too small for a double
+        return None
     results: dict[str, Callable[[], float]] = {
         "+": lambda: left + right,
         "-": lambda: left - right,
