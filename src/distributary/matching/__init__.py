@@ -16,8 +16,8 @@
 - `answers`: matches and deliveries as tables
 - `single`: one event by itself; `bound`: arrays that kernels find by address, so that one event costs little
 - `batch`: events as columns; `columns`: one attribute of them; `text_codes`: its distinct texts; `computed`:
-  an operation on them as a column, put together by `column_making`; `truths`: a condition evaluated for all
-  rows
+  an operation on them as a column, put together by `column_making`, with `arguments`, `arithmetic`, `dates`
+  and `elements` (arrays); `truths`: a condition evaluated for all rows
 - `frozen`: arrays in a directory; `order`: answers in their order
 - `memory`: what kernels can say to the processor's memory
 - `explain`: why a subscription wants an event, or does not

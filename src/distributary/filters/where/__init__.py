@@ -12,7 +12,7 @@ How a condition gets from its text to an answer, in reading order:
   and `build` what it means; `condition` keeps what was learnt of a text's shape, so that conditions that
   differ in names and literals alone are not parsed again
 - match, for indexes: `domain` is a set of values of one attribute; `normal_form` turns a condition into
-  conjunctions of domains, of which an event must satisfy one
+  conjunctions of domains, of which an event must satisfy one; `residue` is what no domain says
 - cover: a conjunction of domains contains another (`domain.contains`)
 - merge: `merge` makes fewer and wider conjunctions, and writes them as a condition again
 - `selectivity`: a guess of how many events pass
