@@ -159,3 +159,17 @@ def test_workloads_hold_the_same_events_either_way(workload):
     assert [s.where for s in workload.subscriptions(20, seed=3)] == [
         s.where for s in workload.subscriptions(30, seed=3)
     ][:20]
+
+
+@pytest.mark.parametrize("workload", [ranges, rules])
+@pytest.mark.parametrize("few", [1, 5, 100])
+def test_a_few_rows_find_what_many_find_whether_or_not_they_share_blocks(workload, few):
+    index = index_of(*(one.where for one in workload.subscriptions(3_000, seed=1)))
+    table = workload.table(400, seed=1)
+    found = [
+        (first + row, slot)
+        for first in range(0, len(table), few)
+        for row, slot in pairs(index, table.slice(first, few))
+    ]
+    assert len(table) > index.few_rows >= few
+    assert found == pairs(index, table)

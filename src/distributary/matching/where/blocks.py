@@ -250,7 +250,7 @@ def find_grouped(
     is room for those of one block; `base` is what the first row is called in the answer.
     """
     for block in range(len(blocks.width)):
-        left = _candidates(blocks, block, buckets, wanted, candidates)
+        left = _candidates(constraints.bounds, blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
         kinds, alike = np.int64(blocks.constraint[block]), np.int64(blocks.alike[block])
@@ -407,10 +407,13 @@ def _attribute(blocks: BitsetBlocks, block: np.uint64, j: int) -> tuple[np.uint6
 
 
 @kernel
-def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: Words, found: Ints) -> int:
+def _candidates(
+    bounds: Floats, blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: Words, found: Ints
+) -> int:
     """AND the bitsets of every row's buckets; what is left, as BLOCK * row + place in the block.
 
-    Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed.
+    Checking the candidates is left to a loop of its own, which lets this one run ahead undisturbed; the
+    bounds that it will read are fetched meanwhile.
     """
     at_block = np.uint64(block)
     attribute0, table0 = _attribute(blocks, at_block, 0)
@@ -425,6 +428,8 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: W
             return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
     width, wide = np.uint64(blocks.width[at_block]), blocks.wide[at_block]
+    bounds_each = np.uint64(2 * blocks.alike[at_block])
+    first_bound = np.uint64(2 * blocks.constraint[at_block])
     some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
     attribute1, table1 = _attribute(blocks, at_block, 1)
     attribute2, table2 = _attribute(blocks, at_block, 2)
@@ -445,7 +450,10 @@ def _candidates(blocks: BitsetBlocks, block: int, buckets: RowBuckets, wanted: W
                     attribute, table = _attribute(blocks, at_block, j)
                     left &= words[table + np.uint64(number[attribute, row]) * width + word]
             while left != 0:
-                found[count] = row * np.uint64(BLOCK) + word * np.uint64(64) + lowest_bit(left)
+                bit = word * np.uint64(64) + lowest_bit(left)
+                prefetch(bounds, first_bound + bit * bounds_each)
+                prefetch(bounds, first_bound + bit * bounds_each + bounds_each - np.uint64(1))
+                found[count] = row * np.uint64(BLOCK) + bit
                 count += np.uint64(1)
                 left &= left - np.uint64(1)
     return int(count)

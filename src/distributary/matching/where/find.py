@@ -12,17 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, kernel, read_table, with_room
+from distributary.kernel import Bytes, Floats, Ints, Longs, Words, inlined, kernel, read_table, with_room
 from distributary.matching.bound import array_at
 from distributary.matching.index import Arrays
 from distributary.matching.layers import OWN_ARRAYS, live_slots
 from distributary.matching.memory import prefetch
 from distributary.matching.where.blocks import (
     BLOCK,
+    MOST_BUCKETS,
     BitsetBlocks,
     LeadLists,
+    RowBuckets,
     constraints_of,
+    find_grouped,
     lead_lists,
+    row_buckets,
     single_buckets,
     single_candidates,
     visited_blocks,
@@ -45,6 +49,10 @@ CONJUNCTION_BITS = 32
 CONJUNCTION = (1 << CONJUNCTION_BITS) - 1
 ROOM = 4 * BLOCK
 """Conjunctions of one event that are checked at a time."""
+SHARED = 16
+"""When this many of a few rows meet a block, on average, all of them do before the next block."""
+ALL: Words = np.empty(0, np.uint64)
+"""For `find_grouped`: no conjunction is unwanted."""
 
 
 class SearchedConditions(NamedTuple):
@@ -197,9 +205,11 @@ def _holding(constraints: Constraints, searched: SearchedConditions, rows: Rows)
 
 @kernel
 def find_in_few_rows(words: Longs, tags: Bytes, values: Floats, where: Ints) -> Found:
-    """The keyed and the grouped conjunctions that hold for a few rows, searched row by row.
+    """The keyed and the grouped conjunctions that hold for a few rows.
 
-    The rows are those of `Rows`, in three arrays: a kernel takes longer to be called with a table of them.
+    Grouped ones are searched row by row, unless blocks are met by many of the rows: then it is better to
+    fetch each block once. The rows are those of `Rows`, in three arrays: a kernel takes longer to be called
+    with a table of them.
     """
     constraints, searched = bound_conditions(words, OWN_ARRAYS).constraints, _searched(words)
     rows = Rows(tags, values, where)
@@ -207,15 +217,34 @@ def find_in_few_rows(words: Longs, tags: Bytes, values: Floats, where: Ints) -> 
     if len(searched.keys.postings):
         bits = values.view(np.int64)
         out_rows, held, count = find_keyed(constraints, searched.keys, rows, bits, 0, out_rows, held, count)
-    if len(searched.blocks.width):
-        candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
-        for row in range(len(tags)):
-            before = count
-            held, count = _grouped(constraints, searched, rows, row, candidates, in_block, held, count)
-            out_rows = with_room(out_rows, before, count - before)
-            for place in range(before, count):
-                out_rows[place] = row
+    blocks = searched.blocks
+    if not len(blocks.width):
+        return out_rows, held, count
+    buckets = row_buckets(searched.buckets, blocks.used, rows)
+    if _meetings(searched.lists, buckets) >= SHARED * len(blocks.width):
+        candidates = np.empty(BLOCK * len(tags), np.int32)
+        return find_grouped(constraints, blocks, rows, buckets, ALL, candidates, 0, out_rows, held, count)
+    candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
+    for row in range(len(tags)):
+        before = count
+        held, count = _grouped(constraints, searched, rows, row, candidates, in_block, held, count)
+        out_rows = with_room(out_rows, before, count - before)
+        for place in range(before, count):
+            out_rows[place] = row
     return out_rows, held, count
+
+
+@kernel
+def _meetings(lists: LeadLists, buckets: RowBuckets) -> int:
+    """How many blocks the rows may want, all rows together."""
+    count = 0
+    for place in range(len(lists.leads)):
+        lead = lists.leads[place]
+        if buckets.wanted[lead]:
+            for bucket in buckets.number[lead]:
+                at = place * (MOST_BUCKETS + 1) + np.int64(bucket)
+                count += lists.begin[at + 1] - lists.begin[at]
+    return count
 
 
 @kernel
