@@ -170,7 +170,7 @@ def _building(count: int) -> list[Result]:
     large = count == 1_000_000
     rows = [
         ("processor time", told["seconds"], "s", "< 24 s" if large else ""),
-        ("peak of the process", told["peak"] / 1e6, "MB", "< 600 MB" if large else ""),
+        ("peak of the process", told["peak"] / 1e6, "MB", "< 515 MB" if large else ""),
         ("of that, before building", told["before"] / 1e6, "MB", ""),
         ("bytes a subscription", told["size"] / count, "B", ""),
         ("freeze", told["freeze"], "s", ""),

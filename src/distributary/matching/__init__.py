@@ -6,6 +6,7 @@
 - `registry`: who is subscribed; with `names` (ids by number) and `serials` (registrations for good)
 - `combinations`: distinct combinations of filters, and the search for those an event passes; with `slots`
 - `bulk`: very many subscriptions registered at once; with `distinct` (texts numbered) and `digests`
+- `growing`: arrays that grow in pages of their own while an index is built
 - `index`: `Index`, the interface of every index, and `Pairs`, what a search gives
 - `engines`: which indexes there are for each kind, and which is the default
 - `topic/`, `where/`, `path/`: the indexes of each kind, ours and the papers'

@@ -7,7 +7,9 @@ Subscriptions are taken some thousands at a time. Of each such lot:
 2. Ids must be new (`distinct`); a subscription that is refused does not take its id.
 3. The combinations of filters get their slots by their digests (`digests`, `slots`); the filters of those
    that are new go to an index or a verifier by the column.
-4. Numbers, serials and subscribers are entered in arrays, and tolerances go to the change engine.
+4. Slots, serials and subscribers are noted by number, and tolerances go to the change engine.
+
+When all have come, the filters are compiled, and the registry takes what was noted.
 
 What comes out is what adding them one by one would make: the same answers, refusals and serials. The lot is
 all that is held of subscriptions and filters as objects of Python's, whatever their number.
@@ -32,6 +34,8 @@ from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import CodedFilters, Combinations
 from distributary.matching.distinct import DistinctTexts
 from distributary.matching.gathering import HeldColumn
+from distributary.matching.growing import GrowingArray
+from distributary.matching.names import NameTable
 from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.where.column import ConditionColumn
 from distributary.model import Subscription
@@ -80,6 +84,8 @@ class BulkRegistration:
         self._refuse = refuse
         self._names = DistinctTexts()
         self._subscribers = DistinctTexts()
+        self._subscriber_of, self._slot_of = GrowingArray("i"), GrowingArray("i")
+        self._serial_of, self._changing = GrowingArray("q"), GrowingArray("B")
         self._position = 0
 
     def register(self, lot: list[Subscription], serials: list[int] | None) -> None:
@@ -96,13 +102,12 @@ class BulkRegistration:
         changed = [row for row in sorted(read.tolerances) if accepted[row]]
         changing = np.zeros(len(lot), np.bool_)
         changing[changed] = True
-        self._registry.add_many(
-            first,
-            self._subscribers.number(*_bytes_of([lot[row].subscriber for row in rows.tolist()])),
-            slots,
-            serials=None if serials is None else np.array(serials, np.int64)[rows],
-            changing=changing[rows],
-        )
+        subscribers = [lot[row].subscriber for row in rows.tolist()]
+        self._subscriber_of.extend(self._subscribers.number(*_bytes_of(subscribers)))
+        self._slot_of.extend(slots)
+        self._changing.extend(changing[rows])
+        if serials is not None:
+            self._serial_of.extend(np.array(serials, np.int64)[rows])
         tolerant = places[changed]
         self._change.add_many(
             (first + tolerant).tolist(), [read.tolerances[row] for row in changed], slots[tolerant].tolist()
@@ -111,10 +116,24 @@ class BulkRegistration:
         self._position += len(lot)
 
     def finish(self) -> None:
-        """Make everything ready for questions and changes."""
+        """Make everything ready for questions and changes. Nothing may be registered after that.
+
+        Compiling the filters takes the most memory meanwhile, so it comes before the registry takes its own.
+        """
+        names = NameTable.of_texts(self._names.packed())
+        subscribers = NameTable.of_texts(self._subscribers.packed())
+        del self._names, self._subscribers
         self._combinations.settle()
-        self._registry.finish(self._names.packed(), self._subscribers.packed())
+        self._combinations.compact()
         self._change.compact()
+        self._registry.fill(
+            names,
+            subscribers,
+            subscriber_of=self._subscriber_of.taken(),
+            slot_of=self._slot_of.taken(),
+            serial_of=self._serial_of.taken() if len(self._serial_of) else None,
+            changing=self._changing.taken(),
+        )
 
     def _accept(self, lot: list[Subscription], errors: dict[int, InputError]) -> Flags:
         """Which subscriptions are registered; those with errors and those whose id is not new are refused."""

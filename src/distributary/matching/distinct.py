@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Ints, Longs, hash_bytes, kernel, same_text, sealed
+from distributary.matching.growing import paged, with_room
 from distributary.matching.index import Arrays
 
 FREE = -1
@@ -65,27 +65,19 @@ class DistinctTexts:
         return self._bytes[self._offsets[number] : self._offsets[number + 1]].tobytes().decode()
 
     def packed(self) -> Arrays:
-        """The texts as `frozen.pack_texts` has them, in arrays of their own length."""
-        offsets = self._offsets[: self._count + 1].copy()
-        return {"offsets": offsets, "bytes": self._bytes[: offsets[-1]].copy()}
+        """The texts as `frozen.pack_texts` has them. No text may be new after that."""
+        offsets = self._offsets[: self._count + 1]
+        return {"offsets": offsets, "bytes": self._bytes[: offsets[-1]]}
 
     def _reserve(self, texts: int, size: int) -> None:
         """Have room for so many texts more, of so many bytes, even if all are new."""
-        needed = self._count + texts
-        if needed >= len(self._offsets):
-            self._offsets = _with_room(self._offsets, needed + 1, self._count + 1)
-        if (held := int(self._offsets[self._count]) + size) > len(self._bytes):
-            self._bytes = _with_room(self._bytes, held, int(self._offsets[self._count]))
+        needed, used = self._count + texts, int(self._offsets[self._count])
+        self._offsets = with_room(self._offsets, self._count + 1, needed + 1)
+        self._bytes = with_room(self._bytes, used, used + size)
         if 2 * needed > len(self._table):
-            self._table = np.full(1 << (2 * needed - 1).bit_length(), FREE, np.int32)
+            self._table = paged(1 << (2 * needed - 1).bit_length(), np.int32)
+            self._table.fill(FREE)
             _enter(self._offsets, self._bytes, self._table, self._count)
-
-
-def _with_room(array: NDArray[Any], needed: int, used: int) -> NDArray[Any]:
-    """A copy, of what is used, with room for as much as is needed and half as much again as there was."""
-    larger = np.empty(max(needed, len(array) + len(array) // 2), array.dtype)
-    larger[:used] = array[:used]
-    return larger
 
 
 @kernel

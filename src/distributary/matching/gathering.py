@@ -10,15 +10,12 @@ A `FilterColumn` is where many filters come from: texts in packed form, and the 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from array import array
 from collections.abc import Callable
-from typing import Any, Generic
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Generic
 
 from distributary.kernel import Ints, sealed
 from distributary.matching import frozen
+from distributary.matching.growing import GrowingArray
 from distributary.matching.index import Arrays, F
 from distributary.matching.names import take_texts
 
@@ -26,6 +23,7 @@ from distributary.matching.names import take_texts
 class GrowingTexts:
     """Texts one after another, to which more are added.
 
+    >>> import numpy as np
     >>> texts = GrowingTexts()
     >>> texts.append("a/b")
     >>> texts.extend(frozen.pack_texts(["x", "y", "z"]), np.array([2, 0], np.int32))
@@ -34,36 +32,25 @@ class GrowingTexts:
     """
 
     def __init__(self) -> None:
-        self._offsets = array("q", [0])
-        self._bytes = bytearray()
+        self._offsets = GrowingArray("q")
+        self._offsets.append(0)
+        self._bytes = GrowingArray("B")
 
     def append(self, text: str) -> None:
         """Add one text."""
-        self._bytes += text.encode()
+        self._bytes.frombytes(text.encode())
         self._offsets.append(len(self._bytes))
 
     def extend(self, packed: Arrays, chosen: Ints) -> None:
         """Add the chosen ones of packed texts."""
         ends, data = take_texts(sealed(chosen), sealed(packed["offsets"]), sealed(packed["bytes"]))
         before = len(self._bytes)
-        self._bytes += data[: ends[-1]].data
-        append_to(self._offsets, ends[1:] + before)
+        self._bytes.extend(data[: ends[-1]])
+        self._offsets.extend(ends[1:] + before)
 
     def packed(self) -> Arrays:
         """The texts as `frozen.pack_texts` has them. Nothing may be added after that."""
-        return {"offsets": taken_from(self._offsets), "bytes": np.frombuffer(self._bytes, np.uint8)}
-
-
-def append_to(growing: array[Any], more: NDArray[Any]) -> None:
-    """Add numbers of the same type to an array of Python's, which grows in place where it can."""
-    growing.frombytes(np.ascontiguousarray(more, growing.typecode).view(np.uint8).data)
-
-
-def taken_from(growing: array[Any]) -> NDArray[Any]:
-    """The numbers as an array of NumPy's that shares their memory. Nothing may be added after that."""
-    if not growing:
-        return np.empty(0, growing.typecode)
-    return np.frombuffer(growing, growing.typecode)
+        return {"offsets": self._offsets.taken(), "bytes": self._bytes.taken()}
 
 
 class FilterColumn(ABC, Generic[F]):
@@ -107,7 +94,7 @@ class Gatherer(Generic[F]):
     """Gathers slots, texts and the filters themselves."""
 
     def __init__(self) -> None:
-        self._slots = array("i")
+        self._slots = GrowingArray("i")
         self._texts = GrowingTexts()
         self.filters: list[F] = []
         """The filters in the order in which they came, if this kind of gatherer keeps them."""
@@ -131,7 +118,7 @@ class Gatherer(Generic[F]):
     def take_texts(self, slots: Ints, column: FilterColumn[F], codes: Ints) -> int:
         """Take the slots and the texts alone; the position of the first."""
         position = len(self._slots)
-        append_to(self._slots, slots)
+        self._slots.extend(slots)
         self._texts.extend(column.texts, codes)
         return position
 
@@ -141,7 +128,7 @@ class Gatherer(Generic[F]):
 
     def slots(self) -> Ints:
         """The slots. Nothing may be added after that."""
-        return taken_from(self._slots)
+        return self._slots.taken()
 
     def texts(self) -> Arrays:
         """The texts, packed. Nothing may be added after that."""

@@ -255,10 +255,11 @@ class NameTable:
 
     @classmethod
     def of_texts(cls, texts: Arrays) -> NameTable:
-        """Names that are these packed texts, which differ, by number."""
+        """Names that are these packed texts, which differ, by number. They are sorted here."""
         names = cls()
         buffers = [None, pa.py_buffer(texts["offsets"]), pa.py_buffer(texts["bytes"])]
-        names._set_base(pa.Array.from_buffers(pa.large_string(), len(texts["offsets"]) - 1, buffers))
+        base = pa.Array.from_buffers(pa.large_string(), len(texts["offsets"]) - 1, buffers)
+        names._set_base(base, _sorted(base, texts["offsets"], texts["bytes"]))
         return names
 
     def memory(self) -> int:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
-from distributary.kernel import Flags, Ints, Longs, kernel, sealed
+from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
@@ -29,6 +29,9 @@ from distributary.matching.order import at_places
 from distributary.matching.serials import Serials
 
 NONE = -1
+
+ROOM = 8
+"""After very many were entered there is room for one more for each so many."""
 
 FEW = 3
 """So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
@@ -125,34 +128,29 @@ class SubscriptionRegistry:
             preceding[after] = number
         return number
 
-    def add_many(
-        self, first: int, subscribers: Ints, slots: Ints, *, serials: Longs | None, changing: Flags
+    def fill(
+        self,
+        names: NameTable,
+        subscribers: NameTable,
+        *,
+        subscriber_of: Ints,
+        slot_of: Ints,
+        serial_of: Longs | None,
+        changing: Bytes,
     ) -> None:
-        """Enter subscriptions with the numbers from `first` on, whose names `finish` will know.
+        """Enter very many subscriptions, by number, into an empty registry.
 
-        `subscribers` are the numbers of their names. For a registry that nothing was removed from.
+        The arrays are those of `ByNumber`; without serials, each gets its number.
         """
-        count, last = len(slots), first + len(slots)
-        if not count:
-            return
-        if serials is None:
-            serials = np.arange(self._next_serial, self._next_serial + count, dtype=np.int64)
-        self._next_serial = max(self._next_serial, int(serials.max()) + 1)
-        self._reserve(last - 1, int(slots.max()))
-        self._of.subscriber_of[first:last] = subscribers
-        self._of.slot_of[first:last] = slots
-        self._of.serial_of[first:last] = serials
-        self._of.changing[first:last] = changing
-        _link(first, sealed(slots), sealed(changing), *self._slots, self._of.following, self._of.preceding)
-
-    def finish(self, names: Arrays, subscribers: Arrays) -> None:
-        """Give subscriptions that `add_many` entered, all there are, their names and those of subscribers."""
-        self.names, self.subscribers = NameTable.of_texts(names), NameTable.of_texts(subscribers)
-        _ = self.names.order, self.subscribers.order  # the first change is not to wait for them
-        self._of = ByNumber._make([_trimmed(array, len(self.names)) for array in self._of])
-        slots = int(self._of.slot_of[: len(self.names)].max(initial=NONE)) + 1
-        self._slots = BySlot._make([_trimmed(array, slots) for array in self._slots])
-        self._links = None
+        self.names, self.subscribers = names, subscribers
+        count, slots = len(slot_of), int(slot_of.max(initial=NONE)) + 1
+        self._reserve(count + count // ROOM, slots + slots // ROOM)
+        self._of.subscriber_of[:count] = subscriber_of
+        self._of.slot_of[:count] = slot_of
+        self._of.serial_of[:count] = np.arange(count, dtype=np.int32) if serial_of is None else serial_of
+        self._of.changing[:count] = changing
+        _link(sealed(slot_of), sealed(changing), *self._slots, self._of.following, self._of.preceding)
+        self._next_serial = max(0, int(self._of.serial_of[:count].max(initial=NONE)) + 1)
         self._serials = Serials.open(self._frozen_serials())
 
     def remove(self, subscription_id: str) -> tuple[int, int, bool]:
@@ -321,36 +319,25 @@ class SubscriptionRegistry:
             self._links = None
 
 
-def _trimmed(array: NDArray[Any], used: int) -> NDArray[Any]:
-    """The array, of which so much is used, with little room behind that."""
-    most = used + max(64, used // 8)
-    return array if len(array) <= most else array[:most].copy()
-
-
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
     """A copy that has this position; new entries are NONE."""
-    more = np.full(max(len(array), position + 1 - len(array)), NONE, array.dtype)
-    return np.concatenate([array, more])
+    larger = np.full(max(2 * len(array), position + 1), NONE, array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
 @kernel
 def _link(
-    number: int,
-    slots: Ints,
-    changing: Flags,
-    first: Ints,
-    first_changing: Ints,
-    following: Ints,
-    preceding: Ints,
+    slots: Ints, changing: Bytes, first: Ints, first_changing: Ints, following: Ints, preceding: Ints
 ) -> None:
-    """Put subscriptions, numbered from `number` on, at the heads of the lists of their slots."""
-    for at in range(len(slots)):
-        heads = first_changing if changing[at] else first
-        after = heads[slots[at]]
-        heads[slots[at]] = number + at
-        following[number + at], preceding[number + at] = after, NONE
+    """Put each subscription, in the order of their numbers, at the head of the list of its slot."""
+    for number in range(len(slots)):
+        heads = first_changing if changing[number] else first
+        after = heads[slots[number]]
+        heads[slots[number]] = number
+        following[number], preceding[number] = after, NONE
         if after != NONE:
-            preceding[after] = number + at
+            preceding[after] = number
 
 
 @kernel

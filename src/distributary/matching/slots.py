@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from distributary.filters.filter import Filter
 from distributary.kernel import Bytes, Flags, Ints, Longs, inlined, kernel, sealed, text_order
 from distributary.matching import frozen
+from distributary.matching.growing import paged, with_room
 from distributary.matching.index import Arrays
 
 FREE = -1
@@ -54,7 +55,7 @@ class SlotTable:
         self._free: list[int] = []
         self._table: Ints | None = None
         """The hash table of slots by digest, while very many are added."""
-        self._room = self._digests
+        self._room: Bytes = np.empty(0, np.uint8)
         """What `_digests` is the beginning of meanwhile."""
 
     def __len__(self) -> int:
@@ -70,15 +71,12 @@ class SlotTable:
         if self._added or self._free or (self._table is None and count):
             raise ValueError("slots were added one by one before")
         if self._table is None or 2 * most > len(self._table):
-            self._table = np.full(1 << (2 * most).bit_length(), FREE, np.int32)
+            self._table = paged(1 << (2 * most).bit_length(), np.int32)
+            self._table.fill(FREE)
             _enter(self._digests, self._table)
-        room = self._room
-        if most > len(room):
-            room = self._room = np.empty((max(most, 2 * len(room)), DIGEST), np.uint8)
-            room[:count] = self._digests
-        while len(self._uses) < most:
-            self._uses = np.concatenate([self._uses, np.zeros_like(self._uses)])
-            self._drivers = np.concatenate([self._drivers, np.zeros_like(self._drivers)])
+        self._room = with_room(self._room, count * DIGEST, most * DIGEST)
+        room = self._room[: most * DIGEST].reshape(most, DIGEST)
+        self._make_room(most)
         slots, new = np.empty(len(digests), np.int32), np.zeros(len(digests), np.bool_)
         count = _use(digests, drivers, room, self._table, self._uses, self._drivers, count, slots, new)
         self._digests = room[:count]
@@ -87,10 +85,9 @@ class SlotTable:
     def settle(self) -> None:
         """Make what `add_many` added the base."""
         if self._table is not None:
-            self._digests = self._digests.copy()
-            self._table, self._room = None, self._digests
+            self._table, self._room = None, self._room[:0].copy()
             kept = slice(len(self._digests) + max(64, len(self._digests) // 8))
-            self._uses, self._drivers = self._uses[kept].copy(), self._drivers[kept].copy()
+            self._uses, self._drivers = self._uses[kept], self._drivers[kept]
             self._order = _ordered(self._digests, np.arange(len(self._digests)))
 
     def find(self, digest: bytes) -> int | None:
@@ -112,9 +109,7 @@ class SlotTable:
         else:
             slot = len(self._digests) + len(self._added)
             self._added.append(digest)
-            if slot >= len(self._uses):
-                self._uses = np.concatenate([self._uses, np.zeros_like(self._uses)])
-                self._drivers = np.concatenate([self._drivers, np.zeros_like(self._drivers)])
+            self._make_room(slot + 1)
         self._recent[digest] = slot
         self._uses[slot] = 1
         self._drivers[slot] = driver
@@ -179,6 +174,11 @@ class SlotTable:
             + sum(map(sys.getsizeof, tables))
             + len(self._recent) * entry
         )
+
+    def _make_room(self, slots: int) -> None:
+        """Have room for what is known of so many slots; of new ones nothing is."""
+        self._uses = with_room(self._uses, len(self._uses), slots)
+        self._drivers = with_room(self._drivers, len(self._drivers), slots)
 
     def _put(self, slot: int, digest: bytes | None) -> None:
         if slot >= len(self._digests):

@@ -7,7 +7,6 @@ their recipes (see `recipes`); both say the same.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable
 from math import inf
 
@@ -29,7 +28,8 @@ from distributary.matching.columns import (
     TIME,
 )
 from distributary.matching.distinct import DistinctTexts
-from distributary.matching.gathering import FilterColumn, Gatherer, append_to, taken_from
+from distributary.matching.gathering import FilterColumn, Gatherer
+from distributary.matching.growing import GrowingArray
 from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import (
     EXACT_MICROSECONDS,
@@ -94,13 +94,13 @@ class CollectedConditions:
         self._most_operations = most_operations
         self.attributes: dict[str, int] = {}
         self.texts: list[dict[str, int]] = []
-        self.owner, self.flags, self.start = array("i"), array("B"), array("i")
-        self.attribute, self.piece_start = array("i"), array("i")
-        self.tag, self.bounds = array("B"), array("B")
-        self.low, self.high = array("d"), array("d")
+        self.owner, self.flags, self.start = GrowingArray("i"), GrowingArray("B"), GrowingArray("i")
+        self.attribute, self.piece_start = GrowingArray("i"), GrowingArray("i")
+        self.tag, self.bounds = GrowingArray("B"), GrowingArray("B")
+        self.low, self.high = GrowingArray("d"), GrowingArray("d")
         self.operations = 0
         self.predicates: dict[str, int] = {}
-        self.predicated, self.predicate_of = array("i"), array("i")
+        self.predicated, self.predicate_of = GrowingArray("i"), GrowingArray("i")
 
     def add_filter(self, position: int, filter: WhereFilter) -> None:
         """Take a filter apart. A conjunction that no event can pass is left out."""
@@ -130,15 +130,15 @@ class CollectedConditions:
             numbers = self._number_texts(column, attribute[texts], made.low[texts].astype(np.int64))
             made.low[texts] = made.high[texts] = numbers
         first = len(self.attribute)
-        append_to(self.start, first + np.append(0, made.ends[:-1])[: len(made.ends)])
-        append_to(self.owner, position + made.owner)
-        append_to(self.flags, np.zeros(len(made.owner), np.uint8))
-        append_to(self.piece_start, len(self.tag) + np.arange(len(attribute)))
-        append_to(self.attribute, attribute)
-        append_to(self.tag, tag)
-        append_to(self.bounds, made.bounds)
-        append_to(self.low, made.low)
-        append_to(self.high, made.high)
+        self.start.extend(first + np.append(0, made.ends[:-1])[: len(made.ends)])
+        self.owner.extend(position + made.owner)
+        self.flags.extend(np.zeros(len(made.owner), np.uint8))
+        self.piece_start.extend(len(self.tag) + np.arange(len(attribute)))
+        self.attribute.extend(attribute)
+        self.tag.extend(tag)
+        self.bounds.extend(made.bounds)
+        self.low.extend(made.low)
+        self.high.extend(made.high)
 
     def _number_texts(self, column: ConditionColumn, attributes: Ints, literals: Longs) -> Ints:
         """The number of each literal among the texts of its attribute."""
@@ -183,9 +183,10 @@ class CollectedConditions:
             if domain.instants or domain.times or domain.durations:
                 flags = self._times(domain, flags)
             if len(self.tag) == before:
-                del self.attribute[first:], self.piece_start[first:]
-                del self.tag[first_piece:], self.bounds[first_piece:]
-                del self.low[first_piece:], self.high[first_piece:]
+                for of_constraints in (self.attribute, self.piece_start):
+                    of_constraints.shorten(first)
+                for of_pieces in (self.tag, self.bounds, self.low, self.high):
+                    of_pieces.shorten(first_piece)
                 return False
         self.owner.append(position)
         self.flags.append(flags)
@@ -239,9 +240,9 @@ class CollectedConditions:
         """Everything with closed bounds. Nothing may be added after that."""
         self.start.append(len(self.attribute))
         self.piece_start.append(len(self.tag))
-        start, piece_start = taken_from(self.start), taken_from(self.piece_start)
-        attribute, tag, bounds = taken_from(self.attribute), taken_from(self.tag), taken_from(self.bounds)
-        low, high, flags = taken_from(self.low), taken_from(self.high), taken_from(self.flags)
+        start, piece_start = self.start.taken(), self.piece_start.taken()
+        attribute, tag, bounds = self.attribute.taken(), self.tag.taken(), self.bounds.taken()
+        low, high, flags = self.low.taken(), self.high.taken(), self.flags.taken()
         inexact = _close_numbers(tag == NUMBER, bounds, low, high)
         if inexact.any():
             of_piece = np.repeat(np.arange(len(attribute)), np.diff(piece_start))[inexact]
@@ -251,7 +252,7 @@ class CollectedConditions:
         texts = self._close_texts(np.flatnonzero(tag == STRING), of_attribute, bounds, low, high)
         return FlatConditions(
             list(self.attributes),
-            taken_from(self.owner),
+            self.owner.taken(),
             flags,
             start,
             attribute,
@@ -261,8 +262,8 @@ class CollectedConditions:
             high,
             texts,
             list(self.predicates),
-            starts_of(np.bincount(taken_from(self.predicated), minlength=len(flags))),
-            taken_from(self.predicate_of),
+            starts_of(np.bincount(self.predicated.taken(), minlength=len(flags))),
+            self.predicate_of.taken(),
         )
 
     def _close_texts(self, pieces: Longs, attribute: Ints, bounds: Bytes, low: Floats, high: Floats) -> Texts:

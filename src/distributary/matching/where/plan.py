@@ -48,6 +48,8 @@ WEAK = 0.9
 """Beyond the first four, an attribute that holds more often than this gets no bitsets."""
 WORTH_A_GROUP = 0.1
 """Candidates per event that giving up an attribute may cost before a group keeps it."""
+DENSE = 4
+"""Codes that are less than so many times their number are ranked by a table, larger ones by sorting them."""
 NOTHING = 0
 """The bucket of values for which no constraint on the attribute holds."""
 
@@ -100,6 +102,7 @@ def plan(
     rank *= 0.25
     rank += of_constraint
     order: Ints = np.argsort(rank, kind="stable").astype(np.int32)
+    del rank  # as large as the segment, as are those that are given up below
     key_of = np.full(len(sizes), -1, np.int32)
     key_of[of_constraint[key]] = often.value[flat.piece_start[:-1][key]]
     keyed, grouped = np.flatnonzero(key_of >= 0), np.flatnonzero((key_of < 0) & (sizes > 0))
@@ -114,7 +117,7 @@ def plan(
     by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
-    del rank, of_constraint, often, key, leading, lead, first, last  # all of it is as large as the segment
+    del of_constraint, often, key, leading, lead, covered, first, last
     constraints = order[runs(flat.start[:-1][moved], sizes[moved])]
     return SegmentPlan(
         flat.reordered(moved, constraints),
@@ -289,26 +292,36 @@ def _leading(conjunctions: Longs, start: Ints, order: Ints, often: Floats) -> In
 
 
 def _groups(attribute: Ints, leading: Ints, often: Floats, worth: float) -> tuple[Longs, Ints]:
-    """Number the sets of attributes, giving up the last of those sets that too few conjunctions share."""
+    """Number the sets of attributes, giving up the last of those sets that too few conjunctions share.
+
+    Conjunctions that lead with the same attributes in the same order, a *list*, stay together. There are few
+    lists, so that little is done and kept for each conjunction.
+    """
     if not len(leading):
         return np.empty(0, np.int64), np.empty((0, GROUPED_BY), np.int32)
     width = leading.shape[1]
     attributes = np.where(leading < 0, np.int32(-1), attribute[leading])
-    size = (attributes >= 0).sum(axis=1)
-    without_last = np.ones((len(size), width), np.float64)
-    np.cumprod(np.where(leading < 0, 1.0, often[leading])[:, :-1], axis=1, out=without_last[:, 1:])
-    group = _numbered(attributes)
+    list_of = _numbered(attributes)
+    lists = np.empty((int(list_of.max()) + 1, width), np.int32)
+    lists[list_of] = attributes
+    size = (lists >= 0).sum(axis=1)
+    without_last = np.empty(lists.shape)
+    product = np.ones(len(leading))
+    for rank in range(width):
+        without_last[:, rank] = np.bincount(list_of, product)
+        product *= np.where(leading[:, rank] < 0, 1.0, often[leading[:, rank]])
+    group = _numbered(np.sort(lists, axis=1))
     for _ in range(GROUPED_BY):
         candidates = np.bincount(group, without_last[np.arange(len(size)), size - 1])
         given_up = np.flatnonzero((candidates[group] < worth) & (size > 1))
         if not len(given_up):
             break
         size[given_up] -= 1
-        attributes[given_up, size[given_up]] = -1
-        group = _numbered(attributes)
+        lists[given_up, size[given_up]] = -1
+        group = _numbered(np.sort(lists, axis=1))
     grouped_by = np.full((int(group.max()) + 1, GROUPED_BY), -1, np.int32)
-    grouped_by[group, :width] = attributes
-    return group, grouped_by
+    grouped_by[group, :width] = lists
+    return group[list_of], grouped_by
 
 
 def _covered(
@@ -328,14 +341,26 @@ def _covered(
     return covered
 
 
-def _numbered(attributes: Ints) -> Longs:
-    """Rows that hold the same set get the same number."""
-    number = np.zeros(len(attributes), np.int64)
-    values = int(attributes.max()) + 2
-    for column in np.sort(attributes, axis=1).T:
-        if (column >= 0).any():
-            number = np.unique(number * values + column + 1, return_inverse=True)[1]
+def _numbered(rows: Ints) -> Longs:
+    """The number of each row; rows that hold the same, of values from -1 on, have the same."""
+    number = np.zeros(len(rows), np.int64)
+    values = int(rows.max()) + 2
+    for column in rows.T:
+        number *= values
+        number += column + 1
+        number = _ranked(number)
     return number
+
+
+def _ranked(codes: Longs) -> Longs:
+    """The place of each code, none of which is negative, among the distinct ones."""
+    most = int(codes.max()) + 1
+    if most > DENSE * len(codes):
+        return np.unique(codes, return_inverse=True)[1]
+    used = np.zeros(most, np.bool_)
+    used[codes] = True
+    ranks: Longs = (np.cumsum(used) - 1)[codes]
+    return ranks
 
 
 def _lead(
@@ -343,7 +368,7 @@ def _lead(
 ) -> tuple[Ints, Floats, Longs]:
     """Move each group's lead to the front; how often it holds, and each conjunction's constraint on it."""
     sizes = np.diff(flat.start)[conjunctions]
-    of_constraint = np.repeat(np.arange(len(conjunctions)), sizes)
+    of_constraint = np.repeat(np.arange(len(conjunctions), dtype=np.int32), sizes)
     constraints = runs(flat.start[:-1][conjunctions], sizes)
     members = np.maximum(np.bincount(group, minlength=len(grouped_by)), 1)
     mean = np.full(grouped_by.shape, np.inf)
