@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -173,6 +174,7 @@ class LiveWorld(World):
         everywhere: Sites | None = None,
         robust: bool = False,
         heartbeat: float | None = None,
+        tree: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
         self.sites = sites
@@ -193,6 +195,7 @@ class LiveWorld(World):
             heartbeat=heartbeat,
             robust=robust,
             watch=False,
+            **(tree or {}),
         )
         for site, interest in enumerate(sites.interest):
             for number, topic in enumerate(TOPICS):

@@ -50,6 +50,8 @@ class Children:
         self._node, self._post = state.node, state.post
         self._root, self._link, self._log = state.root, state.link, state.log
         self._upstream, self._routes = upstream, routes
+        self.admit: Callable[[Address], bool] = lambda child: True
+        """Whether a node that chose this one for its parent may have it."""
         self._children: dict[Address, Child] = {}
 
     @property
@@ -130,6 +132,9 @@ class Children:
         """Take a new child, or the whole interest of one that is."""
         child = self._children.get(sender)
         if child is not None and child.link > message.link:
+            return
+        if child is None and message.chosen and not self.admit(sender):
+            self._post(sender, messages.AttachDenial(message.link))
             return
         if child is None or child.link < message.link:
             if child is not None:

@@ -47,9 +47,11 @@ TRANSITIONS: Mapping[ChangeState, Mapping[type, ChangeState]] = {
     # Sent: the request for the parent chosen, which begins a new change.
     ChangeState.CHOOSING: {messages.ParentRequest: ChangeState.ENDED},
     # Received: a grant of the present interest. Sent: a change of that interest, which needs another grant.
+    # Received: a denial, after which another parent is looked for.
     ChangeState.ATTACHING: {
         messages.InterestGrant: ChangeState.READY,
         messages.InterestChange: ChangeState.ATTACHING,
+        messages.AttachDenial: ChangeState.ENDED,
     },
     # Sent: the confirmation of the switch.
     ChangeState.READY: {

@@ -147,6 +147,8 @@ class AttachRequest(NamedTuple):
     link: int
     version: int
     interest: Interest
+    chosen: bool = False
+    """Whether I chose you by what you told me: refuse me if that is true no more."""
 
 
 class InterestChange(NamedTuple):
@@ -220,6 +222,12 @@ class Heartbeat(NamedTuple):
     grandparent: Address | None
     root_children: tuple[Address, ...] = ()
     """From the root: all its children."""
+
+
+class AttachDenial(NamedTuple):
+    """I cannot take you for a child: constraints would not be kept."""
+
+    link: int
 
 
 class UnknownChild(NamedTuple):

@@ -99,6 +99,7 @@ class TreeNode:
             messages.InterestGrant: self._after(role.learn, parent.interest_granted),
             messages.ForwardedEvent: parent.forwarded,
             messages.Heartbeat: self._after(role.compare, parent.heartbeat),
+            messages.AttachDenial: parent.attach_denied,
             messages.UnknownChild: parent.unknown,
             messages.ParentRedirect: parent.redirected,
             # Fetching missing events.
@@ -130,9 +131,18 @@ class TreeNode:
         """Have this called, while this node is the root, with every node that has changed its parent."""
         self._role.move_listeners.append(listener)
 
-    def choose_parent_by(self, choose: Callable[[ProbeResults], Address]) -> None:
-        """Have this choose among the parents on offer, when this node comes or has lost its own."""
-        self._parent.choose_by(choose)
+    def choose_parent_by(
+        self, choose: Callable[[ProbeResults], Address | None], *, strict: bool = False
+    ) -> None:
+        """Have this choose among the parents on offer, when this node comes or has lost its own.
+
+        If `strict`, it takes no other, and waits while `choose` finds none that will do.
+        """
+        self._parent.choose_by(choose, strict=strict)
+
+    def admit_children_by(self, admit: Callable[[Address], bool]) -> None:
+        """Have this decide whether a node that chose this one for its parent may have it."""
+        self._children.admit = admit
 
     def want(self, form: Form) -> None:
         """A client of this node asks for what matches a profile; equal profiles are counted."""
@@ -186,6 +196,11 @@ class TreeNode:
     def parent(self) -> Address | None:
         """The parent, or the one that was lost last."""
         return self.link.parent
+
+    @property
+    def waiting(self) -> str:
+        """Why this node has no parent and waits for one; empty if it does not wait."""
+        return self._parent.waiting
 
     @property
     def children(self) -> tuple[Address, ...]:

@@ -8,6 +8,8 @@ Rules (the states of a change of parent are a table in `link`):
 - A node whose parent has failed does the same, first with its grandparent, and fetches the difference.
 - A node that needs a parent, whichever, takes the one that the root picks at random, or one it chooses
   itself (`choose_by`): the root offers some that have room, the node probes them, and requests the best.
+- If it chooses strictly, it takes no parent but those. When none of the offers will do it asks for others;
+  when there are none, it waits without a parent (`waiting` says why) and asks again from time to time.
 - Only the root of the latest term may grant anything. A new root is told which parent the node has.
 """
 
@@ -36,13 +38,23 @@ class ParentProtocol:
         self._node, self._post, self._settings = state.node, state.post, state.settings
         self._root, self._link, self._log = state.root, state.link, state.log
         self._prober, self._contacts = prober, tuple(contacts)
-        self._choose: Callable[[ProbeResults], Address] | None = None
+        self.waiting = ""
+        """Why this node has no parent and waits for one; empty if it does not wait."""
+        self._choose: Callable[[ProbeResults], Address | None] | None = None
+        self._strict = False
+        self._waits_until = 0.0
+        self._refused: set[Address] = set()
+        """Parents that will not do, as far as this search has come."""
         self._stamp = 0
         self._tries = 0
+        state.node.at_alarm("tree place", self._search_again)
 
-    def choose_by(self, choose: Callable[[ProbeResults], Address]) -> None:
-        """Choose the parent oneself, whenever any will do: the best of those that answered a probe."""
-        self._choose = choose
+    def choose_by(self, choose: Callable[[ProbeResults], Address | None], *, strict: bool) -> None:
+        """Choose the parent oneself, whenever any will do: the best of those that answered a probe.
+
+        None says that none of them will do: then, if `strict`, no parent is taken.
+        """
+        self._choose, self._strict = choose, strict
 
     def place(self, parent: Address, grandparent: Address | None) -> None:
         """Have this parent from the start, without messages."""
@@ -72,13 +84,16 @@ class ParentProtocol:
         silent = not link.attached or self._node.now - link.heard > self._settings.silence * interval
         if link.change is not None:
             self._hurry(link.change, interval, silent)
+        elif self.waiting:
+            return
         elif silent:
             link.attached = False
             self.seek(link.grandparent if self._choose is None else None)
         elif self._upstream.is_late(2 * interval):
             self._upstream.tell_again()
         elif self.granted_in != self._root.term:
-            self.seek(link.parent if self._tries < MOST_TRIES else None)
+            stays = self._tries < MOST_TRIES or (self._strict and self._tries % 2 == 1)
+            self.seek(link.parent if stays else None)
 
     def _hurry(self, change: ParentTransition, interval: float, silent: bool) -> None:
         """See to it that a change of parent comes about, or another in its place."""
@@ -88,7 +103,7 @@ class ParentProtocol:
         elif waited > self._settings.patience * interval:
             self.seek(None if silent else self._link.parent)
         elif change.new_parent is not None and waited > 2 * interval:
-            self._post(change.new_parent, self._upstream.attach_request(change.stamp))
+            self._post(change.new_parent, self._attach_request(change))
 
     # Asking the root.
 
@@ -100,6 +115,7 @@ class ParentProtocol:
         """
         node, link, root = self._node, self._link, self._root.address
         avoid = () if link.attached or link.parent is None else (link.parent,)
+        avoid = (*avoid, *sorted(self._refused))
         self.abandon()
         self._stamp = max(self._stamp + 1, int(node.now * 1_000_000))
         if wanted == node.address:
@@ -121,6 +137,8 @@ class ParentProtocol:
         change = self._link.change
         if change is not None:
             self.seek(change.wanted, must=change.must)
+            if self._link.change is not None:
+                self._link.change.chosen = change.chosen
 
     def abandon(self) -> None:
         """Give up a change of parent that is under way."""
@@ -144,23 +162,59 @@ class ParentProtocol:
             return
         self._link.change = None
         if change.must and change.wanted is not None:
-            self.seek(None, must=True, choose=not change.chosen)
+            self.seek(None, must=True, choose=self._strict or not change.chosen)
 
     def offered(self, message: messages.ParentOffers, sender: Address) -> None:
         """Probe the parents on offer, and request the best; any, when none of them answers."""
         if message.term == self._root.term and self._answered(message) is not None:
             wait = self._settings.probe_wait
-            self._prober.probe(message.parents, lambda found: self._chosen(message.stamp, found), wait)
+            self._prober.probe(message.parents, lambda found: self._chosen(message, found), wait)
 
-    def _chosen(self, stamp: int, results: ProbeResults) -> None:
+    def _chosen(self, offers: messages.ParentOffers, results: ProbeResults) -> None:
+        """Request the best of the parents that were offered and probed."""
         change = self._link.change
-        if self._choose is None or change is None or change.stamp != stamp:
+        if self._choose is None or change is None or change.stamp != offers.stamp:
             return
         change.advance(messages.ParentRequest)
         best = self._choose(results) if results else None
-        self.seek(best, must=True, choose=best is not None)
+        if best is None and self._strict:
+            self._none_fits(change, set(offers.parents))
+            return
+        self.seek(best, must=not self._strict or change.must, choose=best is not None)
         if self._link.change is not None:
             self._link.change.chosen = True
+
+    # Where no place is found.
+
+    def _none_fits(self, change: ParentTransition, offered: set[Address]) -> None:
+        """Ask for other parents; when all have been tried, stay where one is, or wait without a parent."""
+        if offered - self._refused:
+            self._refused |= offered
+            self.seek(None, must=change.must)
+            return
+        link = self._link
+        link.change = None
+        self._refused.clear()
+        if not change.must:
+            return
+        if link.parent is not None and link.attached:
+            self._post(link.parent, messages.DetachNotice(link.stamp))
+        link.attached = False
+        self.waiting = "there is no parent under which the constraints are kept"
+        self._waits_until = self._node.now + self._settings.retry
+        self._node.wake_after(self._settings.retry, "tree place")
+
+    def _search_again(self, about: object) -> None:
+        due = self.waiting and self._node.now >= self._waits_until
+        if due and self._link.change is None and not self._children.leaving:
+            self.seek(None, must=True)
+
+    def attach_denied(self, message: messages.AttachDenial, sender: Address) -> None:
+        """The parent chosen has no place for this node by now: look for another."""
+        change = self._link.awaited(sender, message.link)
+        if change is not None and change.advance(messages.AttachDenial):
+            self._refused.add(sender)
+            self.seek(None, must=change.must)
 
     def granted(self, message: messages.ParentGrant, sender: Address) -> None:
         """Ask the parent granted by the root to serve this node, unless it does already."""
@@ -168,11 +222,15 @@ class ParentProtocol:
         if change is None:
             return
         self.granted_in, self._tries = message.term, 0
+        self.waiting = ""
         if message.parent == self._link.parent and self._link.attached:
             self._link.change = None
             return
         change.new_parent = message.parent
-        self._post(change.new_parent, self._upstream.attach_request(change.stamp))
+        self._post(change.new_parent, self._attach_request(change))
+
+    def _attach_request(self, change: ParentTransition) -> messages.AttachRequest:
+        return self._upstream.attach_request(change.stamp, chosen=self._strict and change.chosen)
 
     # What parents send, the present one and the one to come.
 
@@ -183,7 +241,7 @@ class ParentProtocol:
             if link.awaited(sender, message.link) is None:
                 self._disown(sender, message.link)
             return
-        link.heard, link.attached = self._node.now, True
+        link.heard, link.attached, self.waiting = self._node.now, True, ""
         link.grandparent, link.root_children = message.grandparent, message.root_children
         if message.epoch == self._log.epoch and self._events.skip(message.after, message.position):
             self._switch_when_reached()
@@ -274,6 +332,7 @@ class ParentProtocol:
             return
         old, old_stamp = link.parent, link.stamp
         link.change = None
+        self._refused.clear()
         link.place(change.new_parent, change.stamp)
         link.grandparent, link.heard, link.root_children = grant.grandparent, self._node.now, ()
         self._events.begin_link({n: each for n, each in change.early.items() if each.epoch == grant.epoch})

@@ -18,13 +18,15 @@ from typing import NamedTuple
 from distributary.overlay.node import Address, Node
 from distributary.overlay.tree.messages import TreeProbe, TreeProbeReply
 
+Told = tuple[float | None, ...]
+
 
 class ProbeResult(NamedTuple):
     """The answer to a probe."""
 
     seconds: float
     """There and back."""
-    told: tuple[float | None, ...]
+    told: Told
     """What the node tells of itself."""
 
 
@@ -46,15 +48,15 @@ class TreeProber:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._describe: Callable[[], tuple[float | None, ...]] = tuple
+        self._describe: Callable[[Address], Told] = lambda prober: ()
         self._rounds: dict[int, _Round] = {}
         self._number = 0
         node.handle(TreeProbe, self._probed)
         node.handle(TreeProbeReply, self._answered)
         node.at_alarm("tree probes", self._end)
 
-    def answer_with(self, describe: Callable[[], tuple[float | None, ...]]) -> None:
-        """Have this say what the node tells of itself to those who probe it; nothing otherwise."""
+    def answer_with(self, describe: Callable[[Address], Told]) -> None:
+        """Have this say what the node tells of itself to one who probes it; nothing otherwise."""
         self._describe = describe
 
     def probe(self, others: Iterable[Address], then: Callable[[ProbeResults], None], wait: float) -> None:
@@ -70,7 +72,7 @@ class TreeProber:
         self._node.wake_after(wait, "tree probes", self._number)
 
     def _probed(self, message: TreeProbe, sender: Address) -> None:
-        self._node.send(sender, TreeProbeReply(message.number, self._describe()))
+        self._node.send(sender, TreeProbeReply(message.number, self._describe(sender)))
 
     def _answered(self, message: TreeProbeReply, sender: Address) -> None:
         waiting = self._rounds.get(message.number)

@@ -34,6 +34,8 @@ class TreeSettings:
     """A change of parent that takes longer is tried another way."""
     offers: int = 64
     """How many parents the root offers to a node that chooses its own."""
+    retry: float = 10.0
+    """Seconds after which a node for which there is no place in the tree asks again."""
     probe_wait: float = 2.0
     """Seconds after which nodes that have not answered a probe are left out."""
 

@@ -59,9 +59,9 @@ class UpstreamInterest:
             change.grant = None
             self._post(change.new_parent, InterestChange(change.stamp, self.version, *added_and_removed))
 
-    def attach_request(self, stamp: int) -> AttachRequest:
+    def attach_request(self, stamp: int, *, chosen: bool = False) -> AttachRequest:
         """The whole interest, for the parent at the end of the link with this stamp."""
-        return AttachRequest(stamp, self.version, self.interest)
+        return AttachRequest(stamp, self.version, self.interest, chosen)
 
     def is_late(self, seconds: float) -> bool:
         """Whether the parent has not granted in time what it was told."""

@@ -137,7 +137,7 @@ class TreeEstimate:
             return True
         after = after or self.tree.changed(changes)
         return all(
-            _allowed(constraint, old, new)
+            allowed(constraint, old, new)
             for constraint, now in self._constrained
             for old, new in now.changed(changes, after)
         )
@@ -147,7 +147,7 @@ class TreeEstimate:
         return self.problem.constrained(self.tree)
 
 
-def _allowed(constraint: Constraint, old: Number | None, new: Number | None) -> bool:
+def allowed(constraint: Constraint, old: Number | None, new: Number | None) -> bool:
     """Whether a value keeps the constraint, or breaks it no more than it did before."""
     if new is None or constraint.holds(new):
         return True

@@ -10,6 +10,7 @@ Modules, in reading order:
 - `known_sites`: what is known of brokers as the planner's sites; `stream_rates`: which streams come in.
 - `statistics`: what a broker measures and hears from its neighbours; `broadcast`: what goes further along the
   tree.
+- `parent_choice`: which parent a newcomer takes, so that the constraints stay kept.
 - `partial_tree`: the part of the tree that a broker knows, as a small problem of the planner.
 - `rewrite_search`: how a broker finds the best rewrite around it.
 - `rewrite_executor`: how the root has rewrites carried out.

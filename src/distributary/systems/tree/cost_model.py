@@ -38,12 +38,17 @@ from typing import NamedTuple
 from distributary.errors import DistributaryError
 from distributary.plan.goal import expression as goals
 from distributary.plan.goal.expression import Expression, GoalAggregate, GoalFunction, Place, Scope
+from distributary.plan.trees.benefit import allowed
 from distributary.plan.trees.cost import aggregated, local_value
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, measured, metrics_of
 from distributary.plan.trees.tree import Sites, Tree
 
 Values = tuple[float | None, ...]
 """One value for each of the goal's aggregates over the path, then one for each part in which no path is."""
+
+
+SiteInTree = tuple[Sites, Tree, int]
+"""A site of the planner's."""
 
 
 class CostEntry(NamedTuple):
@@ -98,7 +103,7 @@ class CostModel:
         self.has_critical = self.bottleneck and self.single is not None
         """Whether the system's cost hangs on the nodes that have it, and on no others."""
         self.broadcasts_costs = (
-            self.holistic and self.single is GoalFunction.SUM and len(self.paths) == 1 and not self.own
+            self.holistic and self.single is GoalFunction.SUM and not self.own and not self._on_path
         )
         """Whether what is below a node is known by what everybody tells everybody (type V)."""
         self.whole = bool(self.children) or not (self.additive or self.along_path)
@@ -170,7 +175,7 @@ class CostModel:
         self,
         expression: Expression,
         values: Values,
-        at: tuple[Sites, Tree, int] | None = None,
+        at: SiteInTree | None = None,
         over_children: Values = (),
     ) -> goals.Number | None:
         """An expression by a node's values, or where it has no path, at a site."""
@@ -198,14 +203,24 @@ class CostModel:
         found = ((each, self._evaluated(metric, values)) for each, metric in self._on_path)
         return all(value is None or each.holds(value) for each, value in found)
 
-    def broken(self, values: Values, at: tuple[Sites, Tree, int]) -> list[goals.Constraint]:
-        """The constraints that a node does not keep, with these values, at a site of a small tree."""
-        found = []
-        for each, metric in self._limits:
-            value = self._evaluated(metric, values if has_path(metric) else (), at)
-            if value is not None and not each.holds(value):
-                found.append(each)
-        return found
+    def limited(self, values: Values, at: SiteInTree) -> list[float | None]:
+        """What the constraints are on, of a node with these values that is a site of a small tree."""
+        found = (
+            self._evaluated(metric, values if has_path(metric) else (), at) for _, metric in self._limits
+        )
+        return [None if value is None else float(value) for value in found]
+
+    def fits(self, values: Values, at: SiteInTree) -> bool:
+        """Whether a node keeps the constraints that hang on its place in the tree."""
+        rows = zip(self._limits, self.limited(values, at), strict=True)
+        return all(
+            value is None or each.holds(value) for (each, metric), value in rows if _is_of_place(metric)
+        )
+
+    def stays_kept(self, before: Sequence[float | None], after: Sequence[float | None]) -> bool:
+        """Whether no constraint is broken that was kept, or more than it was; by what `limited` finds."""
+        rows = zip(self._limits, before, after, strict=True)
+        return all(allowed(each, old, new) for (each, _), old, new in rows)
 
     # Many nodes.
 
@@ -294,6 +309,11 @@ def _aggregates(expression: Expression) -> Iterator[GoalAggregate]:
 def has_path(expression: Expression) -> bool:
     """Whether an aggregate over the path is in an expression."""
     return any(one.over is Scope.PATH for one in _aggregates(expression))
+
+
+def _is_of_place(metric: Expression) -> bool:
+    """Whether a constraint's metric depends on who the parent is."""
+    return has_path(metric) or any(one.reads is Reads.PARENT for one in metrics_of(metric))
 
 
 def _without_path(expression: Expression) -> Iterator[Expression]:

@@ -13,8 +13,8 @@ Rules:
   otherwise all.
 - After `window` seconds the root grants the best, or, where costs add up and `concurrent` is set, several
   that touch different nodes (Definition 5), and has them carried out (`rewrite_executor`).
-- Nodes that come, or lose their parent, choose the parent that gives them the best cost of their own, if
-  `best_effort` is set; any with room otherwise.
+- Nodes that come, or lose their parent, take one under which the constraints are kept (`parent_choice`): if
+  `best_effort` is set the one that gives them the best cost of their own, any otherwise.
 
 The optimisation ends by itself: when no rewrite helps none is proposed. It goes on when conditions change.
 """
@@ -31,6 +31,7 @@ from distributary.plan.trees.rules import TreeRule
 from distributary.systems.tree import messages
 from distributary.systems.tree.broadcast import StatisticsBroadcast
 from distributary.systems.tree.cost_model import CostModel
+from distributary.systems.tree.parent_choice import PlaceChoice
 from distributary.systems.tree.partial_tree import LinkKey, PartialTree
 from distributary.systems.tree.rewrite_executor import RewriteExecutor
 from distributary.systems.tree.rewrite_search import RewriteSearch
@@ -61,8 +62,7 @@ class TreeOptimiser:
         self._searches: list[RewriteSearch] = []
         self._links: dict[LinkKey, tuple[float, messages.LinkMeasurement]] = {}
         """Links that were measured, and when."""
-        if settings.best_effort:
-            tree.choose_parent_by(self.statistics.best_parent)
+        self._places = PlaceChoice(self.statistics, settings)
         node = tree.node
         node.handle(messages.PeriodStart, self._period_started)
         node.handle(messages.NeighbourhoodRequest, self._neighbourhood_requested)
@@ -90,6 +90,7 @@ class TreeOptimiser:
         self.statistics.tell()
         self.broadcast.tell()
         self.executor.check()
+        self._places.check()
 
     # Periods, at the root.
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.node import TreeNode
-from distributary.overlay.tree.probing import ProbeResult, ProbeResults
+from distributary.overlay.tree.probing import ProbeResult
 from distributary.plan.goal.expression import Place, fold
 from distributary.plan.trees.metrics import Reads
 from distributary.systems.tree import messages
@@ -87,7 +87,6 @@ class BrokerStatistics:
             tree.on_event(lambda event: self._rates.note(event, tree.node.now))
         tree.node.handle(SubtreeReport, self._subtree_reported)
         tree.node.handle(messages.PathReport, self._path_reported)
-        tree.prober.answer_with(lambda: self.values or ())
 
     def forget(self) -> None:
         """Measure anew what was measured before."""
@@ -132,26 +131,30 @@ class BrokerStatistics:
     @_momentary
     def values(self) -> Values | None:
         """This node's values; None while they are not known."""
+        return self.values_with(len(self.tree.children))
+
+    def values_with(self, fanout: int) -> Values | None:
+        """What this node's values would be if it had so many children."""
         if self.tree.is_root or not self.regular:
-            return self.local
+            return self.under(self.present_link, fanout)
         above, link = self.parent_values, self.link
         if above is None or link is None:
             return None
-        return self.model.joined(above, self._under(link))
+        return self.model.joined(above, self.under(link, fanout))
 
-    def _under(self, link: LinkMeasurement | None) -> Values:
+    def under(self, link: LinkMeasurement | None, fanout: int) -> Values:
         """This node's part in its own values, at the end of a link; as the root, without one."""
-        known = (self.facts, len(self.tree.children), self.streams, self.over_children)
-        return local_values(self.model, link, *known)
+        return local_values(self.model, link, self.facts, fanout, self.streams, self.over_children)
 
     @property
-    def _present_link(self) -> LinkMeasurement | None:
+    def present_link(self) -> LinkMeasurement | None:
+        """The link to the parent, or what stands for it; None for the root."""
         return None if self.tree.is_root else self.link or messages.UNMEASURED
 
     @property
     def local(self) -> Values:
         """This node's part in its own values."""
-        return self._under(self._present_link)
+        return self.under(self.present_link, len(self.tree.children))
 
     @_momentary
     def streams(self) -> Streams:
@@ -310,18 +313,3 @@ class BrokerStatistics:
         links = self.gauges.links
         own = tuple(float(links[name](parent, self.tree.address)) for name in self.model.own_links)
         return LinkMeasurement(latency, bandwidth, own)
-
-    def best_parent(self, answers: ProbeResults) -> Address:
-        """Of some parents on offer, the one under which this node's own cost is best."""
-        sign = self.model.goal.sign
-
-        def rank(parent: Address) -> tuple[bool, float, Address]:
-            link = self.measured(parent, answers[parent])
-            told = answers[parent].told
-            if not self.model.along_path or len(told) != len(self.model.nothing):
-                return True, link.latency, parent
-            values = self.model.joined(told, self._under(link))
-            cost = self.model.cost(values)
-            return not self.model.within(values), math.inf if cost is None else sign * cost, parent
-
-        return min(answers, key=rank)
