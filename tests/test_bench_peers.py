@@ -240,6 +240,29 @@ def test_no_event_is_timed_in_two_ways() -> None:
     assert sorted(slices) == [(0, 300), (300, 2_348), (2_348, 5_000)]
 
 
+def test_the_time_of_a_way_is_that_of_its_own_rows_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(float(second) for second in range(100))
+    monkeypatch.setattr("bench.peers.ours.time.process_time", lambda: next(clock))
+    asked: list[int] = []
+    given = pa.table({"n": range(10)})
+    way = ours.Way("w", lambda table: table["n"].to_pylist(), asked.append, ours._of_list, 10, slice(3, 7))
+    assert ours._timed(way, given) == 1e6 / 4
+    assert asked == [3, 4, 5, 6]
+
+
+def test_a_way_costs_the_median_of_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {1: 9.0, 2: 2.0, 3: 5.0}
+    monkeypatch.setattr(ours, "SMALL_EVENTS", 64)
+    monkeypatch.setattr(ours, "_timed", lambda way, table: costs[table["round"][0].as_py()])
+    first = topics.workload(10, 200, 0)
+    tables = [
+        table.append_column("round", pa.array([number] * 200))
+        for number, table in enumerate(first.tables * 4)
+    ]
+    found = ours.measured(replace(first, tables=tables[:4], singles=10))
+    assert set(found.times.values()) == {5.0}
+
+
 PROGRAM = """
 import json, sys
 rules, events, result, seconds = sys.argv[1:]
