@@ -11,6 +11,15 @@ from distributary.matching.distinct import DistinctTexts
 from properties.examples import examples
 
 
+def test_texts_keep_their_numbers_while_the_table_grows() -> None:
+    texts = DistinctTexts()
+    for count in (10, 200, 3000):
+        lot = [f"{number:b}" for number in range(count)]
+        packed = frozen.pack_texts(lot)
+        numbers = texts.number(packed["bytes"], packed["offsets"][:-1], packed["offsets"][1:])
+        assert numbers.tolist() == list(range(count))
+
+
 @settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.text(max_size=3) | st.integers(0, 300).map(str), max_size=150), max_size=4))
 def test_texts_are_numbered_in_the_order_in_which_they_are_first_met(lots: list[list[str]]) -> None:

@@ -113,6 +113,18 @@ def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> No
     assert len(opened.match(event)) == len(matcher.match(event)) - 1
 
 
+def test_answers_follow_when_only_the_numbers_or_only_the_slots_outgrow_their_tables() -> None:
+    event = Event("e", attributes={"a": 1})
+    alike = Matcher([Subscription("s", "ann", where="a = 1")])
+    for number in range(200):  # all in one slot
+        assert len(alike.match(event)) == number + 1
+        alike.add(Subscription(f"s{number}", "ann", where="a = 1"))
+    held = Matcher(Subscription(f"s{number}", "ann", where="a = 2") for number in range(2000))
+    for number in range(100):  # there is room for an eighth more numbers, and for 64 slots
+        held.add(Subscription(f"t{number}", "ann", where=f"a > {-number}"))
+        assert len(held.match(event)) == number + 1
+
+
 def test_a_removal_is_seen_after_the_table_of_slots_was_replaced_by_a_larger_one() -> None:
     index = bitsets.WhereBitsets()
     index.add_many(range(1000), [WhereFilter.parse(f"a >= {number}") for number in range(1000)])
