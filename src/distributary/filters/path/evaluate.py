@@ -56,8 +56,8 @@ class XPathEvaluation:
 
     def __init__(self, nodes: NumberedNodes) -> None:
         self.nodes = nodes
-        self.near: dict[int, dict[int, list[int]]] = {}
-        self.fixed: dict[int, scalars.Scalar | list[int] | None] = {}
+        self.near: dict[int, dict[int, scalars.SharedNodes]] = {}
+        self.shared: dict[int, scalars.SharedValues | None] = {}
         self._passing: dict[int, NodeSet] = {}
         self._passing_numbers: dict[int, Numbers] = {}
         self._absolute: dict[int, NodeSet] = {}

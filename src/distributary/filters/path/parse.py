@@ -109,7 +109,7 @@ def _tokens(text: str) -> Any:
     try:
         return Parser.parse(parser, text)
     except ElementPathError as error:
-        reason, position = _explained(error)
+        reason, position = _explained(error, len(text))
         raise FilterError(reason, field="path", text=text, position=position) from None
     except RecursionError:
         raise FilterError("is nested too deeply", field="path", text=text) from None
@@ -118,8 +118,11 @@ def _tokens(text: str) -> Any:
         raise FilterError(f"is not an XPath: {error}; {ALLOWED}", field="path", text=text) from None
 
 
-def _explained(error: ElementPathError) -> tuple[str, int | None]:
+def _explained(error: ElementPathError, length: int) -> tuple[str, int | None]:
+    """Why a text of that length is not XPath, and where: where it ends, if more should follow."""
     position = error.token.span[0] if error.token is not None else None
+    if "unexpected end" in error.message:
+        position = length
     if "is not declared" in error.message:
         return f"{error.message}; write a name in a namespace as Q{{uri}}name", position
     return f"{error.message}; {ALLOWED}", position

@@ -1,7 +1,8 @@
 """From elementpath's token tree to the XPath of `xpath`, with what cannot be decided in bounded time refused.
 
-Every path that is accepted is decided in time linear in the document, times its depth at most. That takes
-three rules, and each error says which one a path breaks and what to write:
+Every path that is accepted is decided in time linear in the document, times its depth where it looks at
+values (and times its depth again where it compares values of nodes below with each other). That takes four
+rules, and each error says which one a path breaks and what to write:
 
 - A position is counted anywhere on the child, attribute, self and parent axes. On the other axes, where a
   node stands at as many positions as there are nodes to begin from, one predicate of a step may ask for a
@@ -10,6 +11,9 @@ three rules, and each error says which one a path breaks and what to write:
 - A function, and a comparison with anything but a plain number or string, looks at *near* nodes: `.`, `..`
   and what is above, their children, children of these and attributes, or everything below one of them
   (`.//b`); or at an absolute path, which is the same for all nodes.
+- A function that goes through a text (`contains` and its like) goes through one from above the node, or of
+  an absolute path, only if nothing else that it looks at is further down: `contains(., /a)` but not
+  `contains(/a, .)`.
 - `( )[ ]` groups are read at the beginning of a whole path only.
 """
 
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from math import isfinite
 from typing import Any, NoReturn
 
@@ -53,6 +58,12 @@ _DOWNWARD = (
 NEAR = (
     "functions and calculations look at near nodes: ., .., children and attributes, or .//name; or at a path "
     "that starts with /"
+)
+READ_THROUGH = {"contains": 1, "substring-before": 1, "substring-after": 1, "substring": 1, "translate": 3}
+"""Functions that go through texts from one end to the other, and how many of their arguments these are."""
+SHARED_TEXT = (
+    "would go through this text again for every node; let it begin at the node itself, or no further up than "
+    "the other arguments do"
 )
 RANGES = "on this axis write a position once, as [2], [last()] or [position() < 3]"
 
@@ -283,7 +294,16 @@ class XPathReader:
             self.refuse(token[0], f"{name}() takes a path")
         if name == "lang" and not isinstance(arguments[0], XPathLiteral):
             self.refuse(token[0], "lang() takes a string such as 'en'")
+        self._check_read_through(token, name, arguments)
         return XPathCall(name, arguments)
+
+    def _check_read_through(self, token: Any, name: str, arguments: tuple[Expression, ...]) -> None:
+        """Refuse a function that goes through a text from above for every node below anew."""
+        lowest = min(chain.from_iterable(map(xpath.heights, arguments)), default=0)
+        for part, argument in zip(token, arguments[: READ_THROUGH.get(name, 0)], strict=False):
+            texts = xpath.kind_of(argument) in (xpath.STRING, xpath.NODES)
+            if texts and max(xpath.heights(argument), default=0) > lowest:
+                self.refuse(part, f"{name}() {SHARED_TEXT}")
 
     def _near(self, token: Any) -> Expression:
         read = self._expression(token)

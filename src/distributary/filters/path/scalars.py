@@ -1,9 +1,14 @@
 """Functions and calculations of XPath 1.0, worked out for one node at a time.
 
 The paths in them are *near* (see `read_xpath`): what they select is found from the node in as many steps as
-there are nodes selected, and what `..` leads to is remembered, so that all nodes of a document together take
-time in proportion to its size, times its depth for the texts that are compared. What an absolute path selects
-is the same for every node: it is found once (`FixedNodes`), and so is the value of what depends on no node.
+there are nodes selected, so that all nodes of a document together take time in proportion to its size, times
+its depth for the texts that are looked at (and again, where a comparison has a path downwards on both sides).
+
+What many nodes share is worked out once. An absolute path selects the same for every node, and one that
+begins with `..` the same for all nodes with that parent: what it selects is remembered, with what comparisons
+need of the values (`SharedNodes`). So is the value of a function or calculation in which all paths are of
+these kinds, for each combination of what they select. And no function goes through a text that nodes share
+because of one that they do not share: `read_xpath` refuses those.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 from math import ceil, floor, inf, isfinite, isnan
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,10 +43,10 @@ class XPathSurroundings(Protocol):
     """What the evaluation of paths offers: see `evaluate.XPathEvaluation`."""
 
     nodes: NumberedNodes
-    near: dict[int, dict[int, list[int]]]
+    near: dict[int, dict[int, SharedNodes]]
     """By path: what it has selected from nodes above; from the document, where it is absolute."""
-    fixed: dict[int, Scalar | list[int] | None]
-    """By function or calculation: its value if that is the same for all nodes, else None."""
+    shared: dict[int, SharedValues | None]
+    """By function or calculation: its values that nodes share; None where each node has its own."""
 
     @property
     def languages(self) -> dict[int, str]:
@@ -60,8 +65,17 @@ class XPathSurroundings(Protocol):
         """Whether a path leads from a node to one whose value compares so."""
 
 
-class FixedNodes(list[int]):
-    """The nodes that an absolute path selects, and what comparisons need of their values, found once."""
+class SharedText(str):
+    """A text that many nodes look at; what it is as a number is found once."""
+
+    @cached_property
+    def number(self) -> float:
+        """By the rules of XPath."""
+        return number(self)
+
+
+class SharedNodes(list[int]):
+    """What a path selects from many nodes alike, and what comparisons need of the values, found once."""
 
     def __init__(self, selected: Iterable[int], nodes: NumberedNodes) -> None:
         super().__init__(selected)
@@ -93,21 +107,42 @@ class FixedNodes(list[int]):
         return max(self.numbers)
 
     @cached_property
-    def first_text(self) -> str:
+    def first_text(self) -> SharedText:
         """The value of the first of them, which is their value as a string; empty where there is none."""
-        return self._nodes.value(self[0]) if self else ""
+        return SharedText(self._nodes.value(self[0]) if self else "")
 
     def compares(self, relation: str, other: str | float) -> bool:
         """Whether the value of one of them compares so with another."""
         if relation in ("=", "!=") and isinstance(other, str):
-            return other in self.texts if relation == "=" else bool(self.texts - {other})
+            found = other in self.texts
+            return found if relation == "=" else len(self.texts) > found
         bound = _number_of(other)
         if relation == "!=":
-            return bool(self) and (isnan(bound) or not self.all_numbers or bool(self.numbers - {bound}))
+            differs = isnan(bound) or not self.all_numbers or len(self.numbers) > (bound in self.numbers)
+            return bool(self) and differs
         if relation == "=" or not self.numbers:
             return bound in self.numbers and not isnan(bound)
         return bool(RELATIONS[relation](self.least if relation[0] == "<" else self.greatest, bound))
 
+    def compares_with(self, relation: str, others: SharedNodes) -> bool:
+        """Whether the value of one of them compares so with that of one of the others."""
+        if relation == "=":
+            return not self.texts.isdisjoint(others.texts)
+        if relation == "!=":
+            return bool(self and others) and (len(self.texts) > 1 or self.texts != others.texts)
+        if not others.numbers:
+            return False
+        return self.compares(relation, others.greatest if relation[0] == "<" else others.least)
+
+
+class SharedValues(NamedTuple):
+    """The values of a function or calculation, by what each of its paths selects."""
+
+    paths: tuple[XPath, ...]
+    values: dict[tuple[int, ...], Scalar | list[int]]
+
+
+NO_NODES: Final[list[int]] = []
 
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -147,27 +182,25 @@ def value_of(
             return float(size)
         case XPathCall("lang", (XPathLiteral(str(language)),)):
             return _speaks(language, around, node)
-    fixed = around.fixed
-    if id(expression) not in fixed:
-        fixed[id(expression)] = _computed(expression, around, 0, 0, 0) if _is_fixed(expression) else None
-    found = fixed[id(expression)]
-    return _computed(expression, around, node, position, size) if found is None else found
+        case XPathOperation(relation, XPath() as path, XPathLiteral(literal)) if relation in RELATIONS:
+            return around.leads(path, node, (relation, literal))
+    if id(expression) not in around.shared:
+        around.shared[id(expression)] = _shared_values(expression)
+    shared = around.shared[id(expression)]
+    if shared is None:
+        return _computed(expression, around, node, position, size)
+    origin = tuple(id(near_nodes(path, around, node)) for path in shared.paths)
+    if origin not in shared.values:
+        found = _computed(expression, around, node, position, size)
+        shared.values[origin] = SharedText(found) if isinstance(found, str) else found
+    return shared.values[origin]
 
 
-def _is_fixed(expression: Expression) -> bool:
-    """Whether an expression has the same value for every node: no position, and only absolute paths."""
-    match expression:
-        case XPathLiteral():
-            return True
-        case XPath():
-            return expression.absolute
-        case XPathCall("position" | "last" | "lang"):
-            return False
-        case XPathCall(function, arguments):
-            return bool(arguments or function in ("true", "false")) and all(map(_is_fixed, arguments))
-        case XPathOperation(_, left, right):
-            return _is_fixed(left) and _is_fixed(right)
-    return False
+def _shared_values(expression: Expression) -> SharedValues | None:
+    """Room for the values of an expression that depends on shared nodes only; None for any other."""
+    if 0 in xpath.heights(expression):
+        return None
+    return SharedValues(tuple(part for part in xpath.parts_of(expression) if isinstance(part, XPath)), {})
 
 
 def _computed(
@@ -194,20 +227,22 @@ def near_nodes(path: XPath, around: XPathSurroundings, node: int) -> list[int]:
     if path.absolute:
         kept = around.near.setdefault(id(path), {})
         if 0 not in kept:
-            kept[0] = FixedNodes(np.flatnonzero(around.selected(path)).tolist(), nodes)
+            kept[0] = SharedNodes(np.flatnonzero(around.selected(path)).tolist(), nodes)
         return kept[0]
     steps = path.steps
     place = 0
     while place < len(steps) and steps[place].axis is XPathAxis.PARENT:
         if node == 0:
-            return []
+            return NO_NODES
         node = int(nodes.parent[node])
         if not around.passing(steps[place])[node]:
-            return []
+            return NO_NODES
         place += 1
-    remembered = around.near.setdefault(id(path), {}) if place else {}
+    if not place:
+        return _downwards(steps, around, node)
+    remembered = around.near.setdefault(id(path), {})
     if node not in remembered:
-        remembered[node] = _downwards(steps[place:], around, node)
+        remembered[node] = SharedNodes(_downwards(steps[place:], around, node), nodes)
     return remembered[node]
 
 
@@ -323,9 +358,11 @@ def _compared(relation: str, first: Any, second: Any, nodes: NumberedNodes) -> b
     if isinstance(first, bool) or isinstance(second, bool):
         one, other = _as_boolean(first), _as_boolean(second)
         return bool(RELATIONS[relation](one, other))
-    if isinstance(first, FixedNodes) or (isinstance(second, list) and not isinstance(second, FixedNodes)):
-        first, second, relation = second, first, _MIRRORED[relation]  # what is fixed comes second
-    if isinstance(second, FixedNodes):
+    if isinstance(first, SharedNodes) and isinstance(second, SharedNodes):
+        return first.compares_with(relation, second)
+    if isinstance(first, SharedNodes) or (isinstance(second, list) and not isinstance(second, SharedNodes)):
+        first, second, relation = second, first, _MIRRORED[relation]  # what is shared comes second
+    if isinstance(second, SharedNodes):
         others = {nodes.value(each) for each in first} if isinstance(first, list) else (first,)
         return any(second.compares(_MIRRORED[relation], each) for each in others)
     if isinstance(first, list) and isinstance(second, list):
@@ -379,15 +416,17 @@ def _as_boolean(value: Any) -> bool:
 def _as_number(value: Any, nodes: NumberedNodes) -> float:
     if isinstance(value, bool):
         return float(value)
-    return _number_of(value) if not isinstance(value, list) else number(_as_string(value, nodes))
+    return _number_of(value if not isinstance(value, list) else _as_string(value, nodes))
 
 
 def _number_of(value: str | float) -> float:
+    if isinstance(value, SharedText):
+        return value.number
     return number(value) if isinstance(value, str) else value
 
 
 def _as_string(value: Any, nodes: NumberedNodes) -> str:
-    if isinstance(value, FixedNodes):
+    if isinstance(value, SharedNodes):
         return value.first_text
     if isinstance(value, list):
         return nodes.value(value[0]) if value else ""

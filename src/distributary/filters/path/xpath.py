@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
+from math import inf
 
 from distributary.filters.connectives import And, Not, Or
 from distributary.filters.path.literals import literal_text
@@ -178,6 +180,30 @@ def parts_of(expression: Expression) -> Iterator[Expression]:
                 waiting.extend(parts)
             case Not(inner):
                 waiting.append(inner)
+
+
+def heights(expression: Expression) -> Iterator[float]:
+    """How far above a node each part of an expression looks that is not the same everywhere.
+
+    0 is the node itself, its place in a list, or whatever else is its own; absolute paths are infinitely
+    high.
+
+    >>> parent, text = XPath(False, (ABOVE,)), XPathCall("string", ())
+    >>> list(heights(XPathCall("contains", (parent, text))))
+    [0, 1]
+    """
+    for part in parts_of(expression):
+        match part:
+            case XPath(True):
+                yield inf
+            case XPath(_, steps):
+                yield sum(1 for _ in takewhile(lambda step: step.axis is XPathAxis.PARENT, steps))
+            case XPathCall("position" | "last" | "lang" | "boolean") | And() | Or() | Not():
+                yield 0
+            case XPathCall(function, ()) if function not in ("true", "false"):
+                yield 0  # it looks at the node
+            case XPathOperation(relation, XPath(), XPathLiteral()) if relation in COMPARISONS:
+                yield 0  # the path may lead anywhere
 
 
 def steps_of(path: XPath) -> Iterator[XPathStep]:
