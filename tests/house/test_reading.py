@@ -18,7 +18,6 @@ LONG_KERNELS = {
     "distributary/matching/change/firing.py:fire",
     "distributary/matching/line_scan.py:_line",
     "distributary/matching/path/evaluate.py:work_out",
-    "distributary/matching/path/joints.py:_joint_holds",
     "distributary/matching/path/xml/scan.py:_open_element",
     "distributary/matching/path/xml/scan.py:_scan_document",
 }

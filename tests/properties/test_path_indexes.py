@@ -69,8 +69,8 @@ def test_filters_that_share_prefixes_and_predicates_keep_their_own_answers(
 ) -> None:
     index = engine()
     index.add_many(range(len(texts)), map(PathFilter.parse, texts))
-    batch = EventBatch.from_events([Event(str(row), document=each) for row, each in enumerate(documents)])
-    rows, slots = index.match_batch(batch)
+    given = [Event(str(row), document=each) for row, each in enumerate(documents)]
+    rows, slots = index.match_batch(EventBatch.from_events(given))
     expected = [
         (row, slot)
         for row, document in enumerate(documents)
@@ -78,6 +78,7 @@ def test_filters_that_share_prefixes_and_predicates_keep_their_own_answers(
         if oracle_path.wants(text, document)
     ]
     assert sorted(zip(rows.tolist(), slots.tolist(), strict=True)) == expected
+    assert [(row, slot) for row, event in enumerate(given) for slot in index.match(event)] == expected
 
 
 @given(

@@ -15,7 +15,8 @@
 - `layers`: how indexes made of read-only arrays change nevertheless; `gathering`: filters on their way there
 - `lines`: batches from blocks of JSON lines; with the kernels `line_scan`, `line_keys` and `line_texts`
 - `answers`: matches and deliveries as tables
-- `single`: one event by itself; `bound`: arrays that kernels find by address, so that one event costs little
+- `single`: one event by itself; `bound`: arrays that kernels find by address, so that one event costs little;
+  `held`: tables that kernels hand to one another through Python
 - `batch`: events as columns; `columns`: one attribute of them; `text_codes`: its distinct texts; `computed`:
   an operation on them as a column, put together by `column_making`, with `arguments`, `arithmetic`, `dates`
   and `elements` (arrays); `truths`: a condition evaluated for all rows

@@ -362,7 +362,10 @@ class CompiledIndex(Layers[F], Index[F]):
 
     def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
         """The slots of this segment, of that number, whose filters the event passes; as a batch of one."""
-        positions = self.search(segment, single.batch).slots
+        return self.living(number, segment, self.search(segment, single.batch).slots)
+
+    def living(self, number: int, segment: CompiledSegment, positions: Ints) -> Ints:
+        """The slots of those of the positions that still speak for them."""
         alive = self.live(number, segment, positions)
         slots: Ints = segment.slots[positions if alive is None else positions[alive]]
         return slots

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from distributary.kernel import Bytes
 from distributary.matching.batch import EventBatch
+from distributary.matching.path.xml.scan import read_document
 from distributary.model import MAX_TOPIC_LEVELS, Event, check_topic, require_instance
 
 
 class SingleEvent:
     """An event that is matched alone; malformed, it raises the `InputError` that says why."""
 
-    __slots__ = ("_arrived", "_batch", "_now", "event", "topic")
+    __slots__ = ("_arrived", "_batch", "_now", "event", "scanned", "topic", "trees")
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -37,9 +39,15 @@ class SingleEvent:
             if not 0 < len(topic) < MAX_TOPIC_LEVELS:
                 check_topic(topic)
             self.topic = np.frombuffer(topic.encode(), np.uint8)
+        self.scanned: Any = None
+        """The document as kernels read it (see `path.xml.scan`); None where the exact reader has to."""
+        self.trees: dict[bool, Any] = {}
+        """What path indexes made of the document (see `path.forest`)."""
         if event.document is not None:  # it is read at once: a malformed event is refused by everybody
-            for error in self.batch.rejected.values():
-                raise error
+            self.scanned = read_document(np.frombuffer(event.document.encode(), np.uint8))
+            if self.scanned is None:
+                for error in self.batch.rejected.values():
+                    raise error
 
     @property
     def batch(self) -> EventBatch:

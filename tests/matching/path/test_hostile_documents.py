@@ -171,7 +171,7 @@ def test_many_different_names_are_matched_in_linear_time(each: str) -> None:
     "path",
     [
         "//*[contains(//., 'x')]",
-        "//a[contains(//a/@k, name())]",
+        "//a[starts-with(//a/@k, name())]",
         "//*[. = //c]",
         "//*[string-length(.) > //b]",
         "//*[count(//a) > 1000000]",

@@ -14,6 +14,7 @@ from distributary.errors import DocumentError
 from distributary.filters.path.document import MAX_ATTRIBUTES, MAX_DEPTH, Document, parse_document
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import Strings
+from distributary.matching.frozen import unpack_texts
 from distributary.matching.path.forest import Grove
 from distributary.matching.path.xml import names, scan
 from distributary.workloads import documents as workload
@@ -207,7 +208,7 @@ def batch_of(texts: list[str]) -> EventBatch:
 
 def trees(grove: Grove) -> dict[int, list[tuple[str, int, bytes]]]:
     """By row: the label, parent and value of every node."""
-    forest, names = grove.forest, {number: label for label, number in grove.labels.items()}
+    forest, names = grove.forest, unpack_texts({"bytes": grove.letters, "offsets": grove.label_low})
     columns = (forest.label.tolist(), forest.parent.tolist(), forest.start.tolist(), forest.end.tolist())
     nodes = [
         (names[label], parent, forest.data[start:end].tobytes())

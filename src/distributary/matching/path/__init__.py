@@ -2,7 +2,7 @@
 
 The modules of `PathClasses`, the default, in reading order:
 
-- `xml/`: documents read from their bytes, where they are plain
+- `xml/`: documents read from their bytes, where they are plain; `labels`: how a segment writes their labels
 - `forest`: the documents of a batch as arrays; `summaries`: the smallest trees that answer as they do
 - `expressions`: filters as a table of shared expressions; `evaluate`: the kernels that evaluate it exactly
 - `bounds`: what can be told about whole paths of a summary at once

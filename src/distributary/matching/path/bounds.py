@@ -18,7 +18,7 @@ import numpy as np
 from distributary.kernel import Flags, Ints, Words, kernel, uncounted
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.evaluate import order_by_code
-from distributary.matching.path.forest import LabelCodes
+from distributary.matching.path.labels import LabelCodes
 
 ALL, NONE, SOME, NOT_ALL, STAMP = range(5)
 """The masks: it holds for all classes of a path; for none; for at least one; fails for at least one."""

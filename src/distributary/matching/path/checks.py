@@ -15,7 +15,7 @@ import numpy as np
 from distributary.kernel import Flags, Ints, Longs, Words, kernel, uncounted
 from distributary.matching.path import evaluate
 from distributary.matching.path.follow import FoundFilters, Posted
-from distributary.matching.path.joints import JointFilters, decide_joints, no_marks
+from distributary.matching.path.joints import JointFilters, JointSearch, decide_joints, no_marks
 from distributary.matching.path.keys import KeyHits
 from distributary.matching.path.postings import DOUBT, POSITION, SEVERAL
 from distributary.matching.path.ranges import TreeValues
@@ -110,21 +110,9 @@ def check_joints(
 ) -> tuple[Words, int]:
     """Decide the filters of two values; gives the masks, and how much is left in doubt, at the front."""
     marks = no_marks(subject.parent, len(walk.classes))
+    search = JointSearch(checks.joints, posted, hits, subject, walk, values, longest, marks)
     progress = np.zeros(3, np.int64)
-    while not decide_joints(
-        progress,
-        doubtful,
-        found,
-        checks.joints,
-        posted,
-        hits,
-        subject,
-        walk,
-        values,
-        longest,
-        marks,
-        masks,
-    ):
+    while not decide_joints(progress, doubtful, found, search, masks):
         masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
     for at in range(progress[2]):
         _take(row, found.held[at] >> POSITION, out)

@@ -27,11 +27,12 @@ from distributary.kernel import Floats, Ints, Longs, Words, kernel, uncounted, w
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
+from distributary.matching.memory import prefetch
 from distributary.matching.path import bounds, evaluate, follow
+from distributary.matching.path import expressions as kinds
 from distributary.matching.path.bounds import ALL, NONE, STAMP
 from distributary.matching.path.checks import (
     NOT_COMPILED,
-    CheckedFilters,
     TakenPairs,
     check_exactly,
     check_joints,
@@ -42,8 +43,9 @@ from distributary.matching.path.checks import (
 )
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.follow import Posted
-from distributary.matching.path.forest import Forest, LabelCodes, grove
+from distributary.matching.path.forest import Forest, grove, planted
 from distributary.matching.path.keys import find_keys
+from distributary.matching.path.labels import LabelCodes, codes_of
 from distributary.matching.path.postings import LayoutPostings
 from distributary.matching.path.ranges import gather_values
 from distributary.matching.path.routes import route_of
@@ -57,8 +59,8 @@ from distributary.matching.path.workspace import (
     UNKNOWN,
     KeptSearches,
     Layouts,
+    SegmentSearch,
     SpareWorkspaces,
-    Workspace,
     find_layout,
 )
 from distributary.matching.single import SingleEvent
@@ -101,62 +103,90 @@ class PathClasses(CompiledIndex[PathFilter]):
         return {**trie.joints(len(filters)), **trie.compiled(), **checks}
 
     def find_in(self, number: int, segment: CompiledSegment, single: SingleEvent) -> Ints:
-        """As in a batch; without a document there is nothing to find."""
-        return NO_SLOTS if single.event.document is None else super().find_in(number, segment, single)
+        """Search for a document that was read from its bytes as it is; others are a batch of one."""
+        if single.event.document is None:
+            return NO_SLOTS
+        tree = planted(single, bool(segment.readable["text_asked"][0]))
+        if tree is None:
+            return super().find_in(number, segment, single)
+        with SpareWorkspaces.of(segment).lent() as workspace:
+            positions, opened = _match_alone(workspace.search, tree, workspace.serial)
+            workspace.serial += 1
+        if len(opened):
+            passed = passes_rest(segment.readable, single.batch, [0] * len(opened), opened.tolist())
+            positions = np.concatenate([positions, opened[passed]])
+        return self.living(number, segment, positions)
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
-        """Search with a workspace that is kept with the segment; each search at a time has its own."""
-        if segment.memo is None:
-            segment.memo = SpareWorkspaces()
-        spare: SpareWorkspaces = segment.memo
-        workspace = spare.take() or Workspace(segment)
-        found = self._search(workspace, batch)
-        spare.give(workspace)
-        return found
-
-    def _search(self, workspace: Workspace, batch: EventBatch) -> Pairs:
-        arrays = workspace.arrays
-        trees = grove(batch, bool(arrays["text_asked"][0]))
+        trees = grove(batch, bool(segment.readable["text_asked"][0]))
         if not len(trees.rows):
             return Pairs.none()
-        codes, serial = trees.codes(workspace.codes), workspace.serial
-        workspace.serial += len(trees.rows)
-        (rows, positions), (open_rows, open_positions) = _match(
-            workspace.posted,
-            trees.rows,
-            trees.forest,
-            trees.summaries(self.share),
-            trees.numbers,
-            codes,
-            workspace.kept,
-            workspace.checks,
-            workspace.longest,
-            serial,
-        )
+        with SpareWorkspaces.of(segment).lent() as workspace:
+            rows, positions, open_rows, open_positions = _match_batch(
+                workspace.search,
+                trees.rows,
+                trees.forest,
+                trees.summaries(self.share),
+                trees.numbers,
+                trees.codes(workspace.labels),
+                workspace.serial,
+            )
+            workspace.serial += len(trees.rows)
         if len(open_rows):
-            passed = passes_rest(arrays, batch, open_rows.tolist(), open_positions.tolist())
+            passed = passes_rest(segment.readable, batch, open_rows.tolist(), open_positions.tolist())
             rows = np.concatenate([rows, open_rows[passed]])
             positions = np.concatenate([positions, open_positions[passed]])
         return Pairs(rows, positions)
 
 
 @kernel
-def _match(
-    posted: Posted,
+def _match_alone(search: Any, tree: Any, serial: int) -> tuple[Ints, Ints]:
+    """The positions that a tree finds, given a `SegmentSearch` and a `PlantedTree`, both held.
+
+    And those which are to be evaluated in full.
+    """
+    planted_tree = tree.tables
+    codes = codes_of(planted_tree.letters, planted_tree.label_low, search.tables.labels)
+    rows = np.zeros(1, np.int32)
+    certain, opened = _match(
+        search.tables, rows, planted_tree.forest, planted_tree.summaries, planted_tree.numbers, codes, serial
+    )
+    return certain.positions, opened.positions
+
+
+@kernel
+def _match_batch(
+    search: Any,
     rows: Ints,
     forest: Forest,
     summaries: Summaries,
     numbers: Floats,
     codes: LabelCodes,
-    kept: KeptSearches,
-    checks: CheckedFilters,
-    longest: int,
+    serial: int,
+) -> tuple[Ints, Ints, Ints, Ints]:
+    """The rows and positions of what all trees find, given a held `SegmentSearch`.
+
+    And the rows and positions of what is to be evaluated in full.
+    """
+    certain, opened = _match(search.tables, rows, forest, summaries, numbers, codes, serial)
+    return certain.rows, certain.positions, opened.rows, opened.positions
+
+
+@kernel
+def _match(
+    search: SegmentSearch,
+    rows: Ints,
+    forest: Forest,
+    summaries: Summaries,
+    numbers: Floats,
+    codes: LabelCodes,
     serial: int,
 ) -> tuple[TakenPairs, TakenPairs]:
-    """What every tree finds, summary by summary: rows and positions, and again those to be evaluated in full.
+    """What every tree finds, summary by summary; and apart from that what is to be evaluated in full.
 
     Trees and summaries have serial numbers from `serial` on, by which what is kept of them is told apart.
     """
+    posted, kept, checks, longest = search.posted, search.kept, search.checks, search.longest
     masks, node_masks = np.empty(1 << 14, np.uint64), np.empty(1 << 12, np.uint64)
     out, opened = no_pairs(1 << 12), no_pairs(1 << 6)
     held = np.empty(1 << 10, np.int32)
@@ -252,6 +282,7 @@ def _find_plain(
     if counts[HELD] == UNKNOWN:
         _decide_plain(posted, walk, plain, counts)
     held = with_room(held, 0, counts[HELD] + counts[OPEN_STILL])
+    _fetch_open(plain[len(plain) - counts[OPEN_STILL] :], posted, walk.evaluated)
     state = np.zeros(2, np.int64)
     while not _hold_plain(state, posted, walk, plain, counts, masks, held):
         masks = evaluate.with_words(masks, walk.evaluated, walk.subject)
@@ -282,6 +313,25 @@ def _decide_plain(posted: Posted, walk: SummaryWalk, plain: Ints, counts: Ints) 
             opened += 1
             plain[len(plain) - opened] = at
     counts[HELD], counts[OPEN_STILL] = held, opened
+
+
+@uncounted
+def _fetch_open(places: Ints, posted: Posted, evaluated: evaluate.Evaluated) -> None:
+    """Have fetched what evaluating these entries reads first, for it lies all over large tables."""
+    rows, expressions = posted.table.rows, posted.trie.plain_expression
+    for at in places:
+        prefetch(expressions, at)
+        prefetch(posted.packed.plain, at)
+    for at in places:
+        prefetch(rows, 4 * expressions[at])
+        prefetch(evaluated.stamp, expressions[at])
+        prefetch(evaluated.place, expressions[at])
+    for at in places:
+        if rows[expressions[at], kinds.KIND] in (kinds.CHILD, kinds.DESCENDANT):
+            below = rows[expressions[at], kinds.SECOND]
+            prefetch(rows, 4 * below)
+            prefetch(evaluated.stamp, below)
+            prefetch(evaluated.place, below)
 
 
 @uncounted

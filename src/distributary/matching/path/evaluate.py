@@ -32,7 +32,8 @@ from distributary.kernel import (
 )
 from distributary.matching.memory import hash_words
 from distributary.matching.path import expressions as kinds
-from distributary.matching.path.forest import TEXT_CODE, Forest, LabelCodes
+from distributary.matching.path.forest import Forest
+from distributary.matching.path.labels import TEXT_CODE, LabelCodes
 
 
 class ExpressionTable(NamedTuple):

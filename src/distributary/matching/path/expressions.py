@@ -19,7 +19,7 @@ from distributary.filters.path.filter import PathFilter
 from distributary.filters.path.pattern import Compares, LocationPath, Predicate
 from distributary.matching import frozen
 from distributary.matching.index import Arrays
-from distributary.matching.path.forest import ATTRIBUTE_CODE, ELEMENT_CODE, TEXT_CODE
+from distributary.matching.path.labels import ATTRIBUTE_CODE, ELEMENT_CODE, TEXT_CODE
 
 KIND, FIRST, SECOND, THIRD = range(4)
 """The columns of the table: what an expression is, and its operands."""

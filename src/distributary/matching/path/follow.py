@@ -134,15 +134,13 @@ def _follow_keys_from(
         for row in range(known[LIST_LOW] + begin, known[LIST_HIGH]):
             if not rows[row, OPEN] & paths:
                 continue
-            entry: Any = np.int64(rows[row, LISTED] & np.uint64(0xFFFFFFFF))
             leads = LEADS
             if not rows[row, SURE] & paths:
                 leads = _leads_to_node(row, hits, hit, rows, table, states, walk, values, masks)
             if leads == NO_ROOM:
                 place[0], place[1] = hit, row - known[LIST_LOW]
                 return False
-            if leads != ASTRAY:
-                emit(entry | (DOUBT if leads == UNDECIDED else 0), turn, found)
+            _emit_row(row, leads, rows, turn, found)
         begin = 0
     return True
 
@@ -181,7 +179,6 @@ def _follow_tests_from(
                 last_literal = literal
             if not rows[row, OPEN] & open_to:
                 continue
-            entry: Any = np.int64(rows[row, LISTED] & np.uint64(0xFFFFFFFF))
             leads = LEADS
             if not rows[row, SURE] & sure:
                 leads = _leads_to_passing(
@@ -190,10 +187,17 @@ def _follow_tests_from(
             if leads == NO_ROOM:
                 place[0], place[1] = run, row - known[LIST_LOW]
                 return False
-            if leads != ASTRAY:
-                emit(entry | (DOUBT if leads == UNDECIDED else 0), turn, found)
+            _emit_row(row, leads, rows, turn, found)
         begin = 0
     return True
+
+
+@fused
+def _emit_row(row: int, leads: int, rows: Words, turn: int, found: FoundFilters) -> None:
+    """Note the entry of a listed posting, in doubt where that is undecided, unless its route leads astray."""
+    if leads != ASTRAY:
+        entry: Any = np.int64(rows[row, LISTED] & np.uint64(0xFFFFFFFF))
+        emit(entry | (DOUBT if leads == UNDECIDED else 0), turn, found)
 
 
 @fused

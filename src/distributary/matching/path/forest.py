@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,16 +22,15 @@ from distributary.filters.path.document import Document
 from distributary.kernel import Bytes, Floats, Ints, Longs, kernel
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.layers import CompiledSegment
+from distributary.matching.held import HeldTables
+from distributary.matching.path.labels import LabelCodes, SegmentLabels, codes_of
 from distributary.matching.path.summaries import Summaries, summarise
 from distributary.matching.path.xml.names import DOCUMENT_LABEL, TEXT_LABEL
 from distributary.matching.path.xml.scan import ScannedDocuments, ScannedNodes
+from distributary.matching.single import SingleEvent
 
-DOCUMENT = ""
-"""The label of a document's own node, which no element can bear."""
-
-ELEMENT_CODE, ATTRIBUTE_CODE, TEXT_CODE = range(3)
-"""The codes of `*`, `@*` and `text()` in every segment; names have the codes after these."""
+NO_LABELS = {"": DOCUMENT_LABEL, pattern.TEXT: TEXT_LABEL}
+"""The labels that every batch has: of a document's own node, which no element can bear, and of text."""
 
 
 class Forest(NamedTuple):
@@ -48,17 +47,6 @@ class Forest(NamedTuple):
     data: Bytes
 
 
-class LabelCodes(NamedTuple):
-    """How a segment writes the labels of a batch."""
-
-    own: Ints
-    """By label of the batch: its code in the segment, -1 where no filter of the segment names it."""
-    wildcard: Ints
-    """By label of the batch: the code of the wildcard that accepts it, -1 for the document's own label."""
-    size: int
-    """How many codes the segment has."""
-
-
 class Grove:
     """The forest of a batch, with what is derived from it on demand.
 
@@ -73,17 +61,20 @@ class Grove:
         with_text: bool,
     ) -> None:
         """The trees of documents that were scanned, and of others by their rows."""
-        self.labels: dict[str, int] = {DOCUMENT: DOCUMENT_LABEL, pattern.TEXT: TEXT_LABEL}
         parts: list[Forest] = []
         rows = np.fromiter(documents, np.int32, len(documents))
         if scanned is not None and len(scanned.rows):
-            self.labels = _labels(scanned)
             parts.append(_scanned_forest(scanned, with_text))
             rows = np.concatenate([scanned.rows, rows])
+            self.letters, self.label_low = scanned.letters, scanned.label_low
+            """The letters of label l are `letters[label_low[l]:label_low[l + 1]]`."""
         self.rows: Ints = rows
         """By tree: the row of the batch it came from."""
         if documents or not parts:
-            parts.append(_planted(list(documents.values()), self.labels, with_text))
+            labels = _labels(scanned) if parts and scanned is not None else dict(NO_LABELS)
+            parts.append(_planted(list(documents.values()), labels, with_text))
+            packed = frozen.pack_texts(list(labels))
+            self.letters, self.label_low = packed["bytes"].copy(), packed["offsets"]
         self.forest = parts[0] if len(parts) == 1 else _joined_forest(*parts)
         self._summaries: dict[bool, Summaries] = {}
 
@@ -103,24 +94,48 @@ class Grove:
             numbers[node] = float(text.tobytes()) + 0.0
         return numbers
 
-    def codes(self, known: Mapping[str, int]) -> LabelCodes:
-        """The codes that a segment, which knows these labels (`labels_of`), has for those of this batch."""
-        own = np.array([known.get(label, -1) for label in self.labels], np.int32)
-        return LabelCodes(own, self._wildcards, len(known))
-
-    @cached_property
-    def _wildcards(self) -> Ints:
-        """By label: the code of the wildcard that accepts it."""
-        return np.array([_wildcard(label) for label in self.labels], np.int32)
+    def codes(self, known: SegmentLabels) -> LabelCodes:
+        """The codes that a segment with these labels has for those of this batch."""
+        return codes_of(self.letters, self.label_low, known)
 
 
-def labels_of(segment: CompiledSegment) -> Mapping[str, int]:
-    """The codes of the labels that a segment of path filters knows, read once."""
-    if segment.known is None:
-        labels = frozen.unpack_texts(frozen.within(segment.readable, "labels"))
-        segment.known = {label: code for code, label in enumerate(labels)}
-    known: Mapping[str, int] = segment.known
-    return known
+class PlantedTree(NamedTuple):
+    """The tree of a single document, with what is derived from it."""
+
+    forest: Forest
+    """It has one tree."""
+    summaries: Summaries
+    numbers: Floats
+    letters: Bytes
+    label_low: Longs
+    """The letters of label l are `letters[label_low[l]:label_low[l + 1]]`."""
+
+
+def planted(single: SingleEvent, with_text: bool) -> Any:
+    """The `PlantedTree` of an event's document, held for kernels, with its text nodes or without.
+
+    None when the document was not read from its bytes, or has numbers of more digits than a kernel reads.
+    """
+    if single.scanned is None:
+        return None
+    if with_text not in single.trees:
+        settled, tree = _plant(single.scanned, with_text)
+        single.trees[with_text] = tree if settled else None
+    return single.trees[with_text]
+
+
+@kernel
+def _plant(document: Any, with_text: bool) -> tuple[bool, Any]:
+    """A `PlantedTree`, held, of a document that was read; whether all its numbers could be read."""
+    scanned = document.tables
+    first, nodes = scanned.first, scanned.nodes
+    if with_text:
+        first, nodes = _with_texts(first, nodes, scanned.text_first, scanned.texts)
+    forest = Forest(first, nodes.label, nodes.parent, nodes.start, nodes.end, scanned.data)
+    numbers, long = _read_numbers(forest)
+    summaries = summarise(first, nodes.label, nodes.parent, True)
+    tree = PlantedTree(forest, summaries, numbers, scanned.letters, scanned.label_low)
+    return len(long) == 0, HeldTables(tree)
 
 
 def grove(batch: EventBatch, with_text: bool) -> Grove:
@@ -132,15 +147,6 @@ def grove(batch: EventBatch, with_text: bool) -> Grove:
 
 
 _KEPT: WeakKeyDictionary[EventBatch, dict[bool, Grove]] = WeakKeyDictionary()
-
-
-def _wildcard(label: str) -> int:
-    """The code of the wildcard that accepts a label."""
-    if not label:
-        return -1
-    if label == pattern.TEXT:
-        return TEXT_CODE
-    return ATTRIBUTE_CODE if label[0] == pattern.ATTRIBUTE else ELEMENT_CODE
 
 
 def _labels(scanned: ScannedDocuments) -> dict[str, int]:

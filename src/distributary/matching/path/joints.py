@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.kernel import Ints, Longs, Words, fused, kernel, same_text, sealed, uncounted
-from distributary.matching.memory import hash_words
+from distributary.matching.memory import hash_words, prefetch
 from distributary.matching.path import bounds
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues, Subject, compares
 from distributary.matching.path.follow import FoundFilters, Posted
-from distributary.matching.path.forest import TEXT_CODE
 from distributary.matching.path.keys import HIT_PLACE, HIT_TREE, KeyHits
+from distributary.matching.path.labels import TEXT_CODE
 from distributary.matching.path.postings import POSITION
 from distributary.matching.path.ranges import TreeValues
 from distributary.matching.path.trie import LEG_COLUMNS
@@ -76,6 +76,22 @@ class JointMarks(NamedTuple):
     for the second route."""
 
 
+class JointSearch(NamedTuple):
+    """A tree in which joints are looked for, and all that is known of it."""
+
+    joints: JointFilters
+    posted: Posted
+    hits: KeyHits
+    subject: Subject
+    """The tree's nodes."""
+    walk: SummaryWalk
+    """Its summary."""
+    values: TreeValues
+    longest: int
+    """The length of the longest string that values are compared with."""
+    marks: JointMarks
+
+
 def joint_filters(arrays: Mapping[str, NDArray[Any]], table: ExpressionTable, layouts: int) -> JointFilters:
     """Those in a segment's arrays, with room for what is known of them in so many layouts."""
     of_filter, legs = sealed(arrays["joints.of_filter"]), sealed(arrays["joints.legs"])
@@ -107,30 +123,21 @@ def no_marks(parent: Ints, classes: int) -> JointMarks:
 
 @uncounted
 def decide_joints(
-    progress: Longs,
-    doubtful: int,
-    found: FoundFilters,
-    joints: JointFilters,
-    posted: Posted,
-    hits: KeyHits,
-    subject: Subject,
-    walk: SummaryWalk,
-    values: TreeValues,
-    longest: int,
-    marks: JointMarks,
-    masks: Words,
+    progress: Longs, doubtful: int, found: FoundFilters, search: JointSearch, masks: Words
 ) -> bool:
     """Decide which of the entries in doubt hold for a tree; False when the masks have no room.
 
     `progress` says how many were looked at, how many are still in doubt, and how many hold: the former are
     moved to the front of the entries, the latter to the front of `found.held`. It goes on from there.
     """
+    of_filter = search.joints.of_filter
+    _fetch(progress[0], doubtful, found, search)
     for at in range(progress[0], doubtful):
         progress[0] = at
         entry = found.entries[at]
-        place, leads = joints.of_filter[entry >> POSITION], UNDECIDED
+        place, leads = of_filter[entry >> POSITION], UNDECIDED
         if place != NO_JOINT:
-            leads = _joint_holds(place, joints, posted, hits, subject, walk, values, longest, marks, masks)
+            leads = _joint_holds(place, search, masks)
         if leads == NO_ROOM:
             return False
         if leads == UNDECIDED:
@@ -143,23 +150,34 @@ def decide_joints(
 
 
 @fused
-def _joint_holds(
-    place: int,
-    joints: JointFilters,
-    posted: Posted,
-    hits: KeyHits,
-    subject: Subject,
-    walk: SummaryWalk,
-    values: TreeValues,
-    longest: int,
-    marks: JointMarks,
-    masks: Words,
-) -> int:
-    """Whether the filter at a place holds for a tree: ASTRAY, LEADS, UNDECIDED or NO_ROOM of `ways`.
+def _fetch(first: int, last: int, found: FoundFilters, search: JointSearch) -> None:
+    """Have fetched what deciding these entries will read, for it lies all over large tables."""
+    joints, hits = search.joints, search.posted.keys.hits
+    for at in range(first, last):
+        prefetch(joints.of_filter, found.entries[at] >> POSITION)
+    for at in range(first, last):
+        place = joints.of_filter[found.entries[at] >> POSITION]
+        if place != NO_JOINT:
+            known = (search.walk.layout * len(joints.legs) + place) * KNOWN_WORDS
+            prefetch(joints.paths, known)
+            prefetch(joints.paths, known + KNOWN_WORDS - 1)
+            prefetch(joints.legs, 2 * LEG_COLUMNS * place)
+            prefetch(joints.legs, 2 * LEG_COLUMNS * (place + 1) - 1)
+            prefetch(joints.hashes, 2 * place)
+    for at in range(first, last):
+        place = joints.of_filter[found.entries[at] >> POSITION]
+        if place != NO_JOINT:
+            for side in range(2):
+                if joints.legs[place, side, KEY] >= 0:
+                    prefetch(hits, 2 * joints.legs[place, side, KEY])
 
-    The subject is the tree's nodes, the walk its summary.
-    """
+
+@fused
+def _joint_holds(place: int, search: JointSearch, masks: Words) -> int:
+    """Whether the filter at a place holds for a tree: ASTRAY, LEADS, UNDECIDED or NO_ROOM of `ways`."""
     # One loop for both values, which chooses arrays: a function that is uncounted cannot give one back.
+    joints, posted, hits, subject = search.joints, search.posted, search.hits, search.subject
+    walk, marks = search.walk, search.marks
     marks.counts[MARK] += 1
     marks.counts[JOINTS] = 0
     known = joints.paths[walk.layout, place]
@@ -186,21 +204,8 @@ def _joint_holds(
                 start = _first_from(nodes, low, high, joint)
                 stop = _first_from(nodes, start, high, marks.last[joint] + 1)
             for at in range(start, stop):
-                leads = _try_node(
-                    side,
-                    leg,
-                    joints.hashes[place, side],
-                    nodes[at],
-                    sure,
-                    open_to,
-                    posted,
-                    subject,
-                    walk,
-                    values,
-                    longest,
-                    marks,
-                    masks,
-                )
+                hashed = joints.hashes[place, side]
+                leads = _try_node(side, leg, hashed, nodes[at], sure, open_to, search, masks)
                 if leads in (NO_ROOM, UNDECIDED) or (side and leads == LEADS):
                     return leads
                 if leads == LEADS:
@@ -218,16 +223,12 @@ def _try_node(
     node: int,
     sure: np.uint64,
     open_to: np.uint64,
-    posted: Posted,
-    subject: Subject,
-    walk: SummaryWalk,
-    values: TreeValues,
-    longest: int,
-    marks: JointMarks,
+    search: JointSearch,
     masks: Words,
 ) -> int:
     """Visit a node if it has the value and the route may lead to its path; UNDECIDED where it is too deep."""
-    if leg[KEY] < 0 and not _has_value(leg, hashed, node, posted.table, values.nodes, longest):
+    walk, values = search.walk, search.values
+    if leg[KEY] < 0 and not _has_value(leg, hashed, node, search.posted.table, values.nodes, search.longest):
         return ASTRAY
     each = values.of_node[node]
     bit = np.uint64(1) << np.uint64(walk.classes[each, bounds.PATH] & 63)
@@ -235,27 +236,17 @@ def _try_node(
         return ASTRAY
     if walk.classes[each, bounds.DEPTH] >= MAX_LINE:
         return UNDECIDED
-    return _visit(side, leg, node, each, sure & bit != 0, posted, subject, walk, marks, masks)
+    return _visit(side, leg, node, each, sure & bit != 0, search, masks)
 
 
 @fused
-def _visit(
-    side: int,
-    leg: Ints,
-    node: int,
-    each: int,
-    sure: bool,
-    posted: Posted,
-    subject: Subject,
-    walk: SummaryWalk,
-    marks: JointMarks,
-    masks: Words,
-) -> int:
+def _visit(side: int, leg: Ints, node: int, each: int, sure: bool, search: JointSearch, masks: Words) -> int:
     """Mark the joints of a node that has the first value, or see whether one of the second's is marked.
 
     LEADS when some is; `each` is the node's class, and `sure` when the route leads there anyhow.
     """
-    table, states, parent = posted.table, posted.trie.states, subject.parent
+    table, states, parent = search.posted.table, search.posted.trie.states, search.subject.parent
+    walk, marks = search.walk, search.marks
     state: Any = np.int64(leg[STATE])
     mark = marks.counts[MARK]
     if leg[TWISTED]:

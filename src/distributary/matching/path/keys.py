@@ -16,7 +16,7 @@ from distributary.matching.memory import hash_words, prefetch
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.bounds import PATH
 from distributary.matching.path.evaluate import ExpressionTable, NodeValues
-from distributary.matching.path.forest import LabelCodes
+from distributary.matching.path.labels import LabelCodes
 from distributary.matching.path.trie import RELATIONS, Trie, mixed_key
 
 SLOT_KEY, SLOT_TAG = range(2)

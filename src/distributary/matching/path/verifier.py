@@ -22,7 +22,8 @@ from distributary.matching.index import Arrays
 from distributary.matching.layers import CompiledSegment, Verifier
 from distributary.matching.path.evaluate import ExpressionTable, check_pairs, nothing_evaluated
 from distributary.matching.path.expressions import Expressions
-from distributary.matching.path.forest import grove, labels_of
+from distributary.matching.path.forest import grove
+from distributary.matching.path.labels import labels_of
 
 
 class PathVerifier(Verifier[PathFilter]):

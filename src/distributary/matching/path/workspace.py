@@ -18,20 +18,22 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distributary.kernel import Ints, Longs, Words, sealed, uncounted
+from distributary.matching.held import hold
 from distributary.matching.layers import CompiledSegment
 from distributary.matching.memory import WORD
 from distributary.matching.path.bounds import SummaryPaths
 from distributary.matching.path.checks import CheckedFilters
 from distributary.matching.path.evaluate import Evaluated, ExpressionTable, nothing_evaluated
 from distributary.matching.path.follow import Posted
-from distributary.matching.path.forest import LabelCodes, labels_of
 from distributary.matching.path.joints import KNOWN_WORDS, joint_filters
 from distributary.matching.path.keys import pack_keys
+from distributary.matching.path.labels import LabelCodes, SegmentLabels, labels_of
 from distributary.matching.path.postings import LayoutPostings, no_lists, pack_postings, stamp_lists
 from distributary.matching.path.trie import Trie
 from distributary.matching.path.walk import LONGEST_CHAIN, MAX_LINE
@@ -93,20 +95,29 @@ class KeptSearches(NamedTuple):
     line: Ints
 
 
+class SegmentSearch(NamedTuple):
+    """All that the kernels of a search need of a segment."""
+
+    posted: Posted
+    kept: KeptSearches
+    checks: CheckedFilters
+    labels: SegmentLabels
+    longest: int
+    """The length of the longest string that values are compared with."""
+
+
 class Workspace:
     """All that one search at a time needs of a segment."""
 
     def __init__(self, segment: CompiledSegment) -> None:
         self.arrays = arrays = segment.readable
         table, trie = ExpressionTable.of(arrays), Trie.of(arrays)
-        self.codes = labels_of(segment)
-        """The code of each label that a filter names."""
+        self.labels = labels_of(segment)
         self.serial = 0
         """The serial number of the next tree, and of the next summary."""
-        self.longest = table.longest
-        """The length of the longest string that values are compared with."""
         filters, structural = len(arrays["exact"]), int(arrays["structural"][0])
         shared = max(1, min(MOST_REACHED, MOST_BYTES // (WORD * (3 * len(trie.states) + 5 * structural))))
+        codes = len(self.labels.low) - 1
         layouts = _no_layouts(trie, len(arrays["joints.legs"]))
         joints = joint_filters(arrays, table, len(layouts.size))
         self.checks = CheckedFilters(sealed(arrays["exact"]), sealed(arrays["rest"]), joints)
@@ -116,14 +127,17 @@ class Workspace:
             layouts,
             np.zeros((shared, len(trie.states), 3), np.uint64),
             np.zeros((shared, structural, 5), np.uint64),
-            nothing_evaluated(len(table.rows), len(self.codes), len(trie.states)),
-            nothing_evaluated(len(table.rows), len(self.codes), 0),
+            nothing_evaluated(len(table.rows), codes, len(trie.states)),
+            nothing_evaluated(len(table.rows), codes, 0),
             np.full(filters, -1, np.int64),
             np.empty(2 * filters, np.int32),
             np.empty(filters, np.int32),
             np.empty(LONGEST_CHAIN, np.int32),
             np.empty(MAX_LINE, np.int32),
         )
+        search = SegmentSearch(self.posted, self.kept, self.checks, self.labels, table.longest)
+        self.search = hold(search)
+        """What kernels are given of all this, a `SegmentSearch`."""
 
     def memory(self) -> int:
         """The bytes it takes at most; pages that no document has touched take none."""
@@ -145,21 +159,32 @@ class Workspace:
 class SpareWorkspaces:
     """The workspaces of a segment that no search is using: as many as there were searches at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, segment: CompiledSegment) -> None:
+        self._segment = segment
         self._spare: list[Workspace] = []
 
     def __iter__(self) -> Iterator[Workspace]:
         return iter(list(self._spare))
 
-    def take(self) -> Workspace | None:
-        """One of them, which then belongs to the caller alone; None when there is none."""
-        try:
-            return self._spare.pop()
-        except IndexError:
-            return None
+    @classmethod
+    def of(cls, segment: CompiledSegment) -> SpareWorkspaces:
+        """Those that are kept in the memo of a segment."""
+        if segment.memo is None:
+            segment.memo = cls(segment)
+        spare: SpareWorkspaces = segment.memo
+        return spare
 
-    def give(self, workspace: Workspace) -> None:
-        """Keep a workspace for the next search, unless its serial numbers run out."""
+    @contextmanager
+    def lent(self) -> Iterator[Workspace]:
+        """Lend one of them, or a new one, to a search, which has it for itself.
+
+        It is kept for the next search unless this one fails or its serial numbers run out.
+        """
+        try:
+            workspace = self._spare.pop()
+        except IndexError:
+            workspace = Workspace(self._segment)
+        yield workspace
         if workspace.serial < LAST_SERIAL:
             self._spare.append(workspace)
 

@@ -19,6 +19,7 @@ import numpy as np
 from distributary.filters.path.document import MAX_ATTRIBUTES, MAX_DEPTH, MAX_LENGTH, MAX_NODES
 from distributary.kernel import Bytes, Flags, Ints, Longs, inlined, kernel, same_text, sealed, uncounted
 from distributary.matching.columns import Strings
+from distributary.matching.held import HeldTables
 from distributary.matching.path.xml.characters import (
     APOSTROPHE,
     GREATER,
@@ -156,6 +157,22 @@ def scan_documents(data: Bytes, starts: Longs, ends: Longs, wanted: Flags) -> Sc
         names.label_low[: names.counts[LABELS] + 1],
         names.letters,
     )
+
+
+def read_document(data: Bytes) -> Any:
+    """The `ScannedDocuments` of one document, held for kernels; None when it is not plain, or too large."""
+    try:
+        plain, document = _scan_one(data)
+    except MemoryError:
+        return None
+    return document if plain else None
+
+
+@kernel
+def _scan_one(data: Bytes) -> tuple[bool, Any]:
+    starts, ends = np.zeros(1, np.int64), np.full(1, len(data), np.int64)
+    scanned = scan_documents(data, starts, ends, np.ones(1, np.bool_))
+    return len(scanned.rows) == 1, HeldTables(scanned)
 
 
 @kernel
