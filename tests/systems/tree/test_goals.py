@@ -105,9 +105,11 @@ def assert_rounds_improve(seed: int, *, constrained: bool, nodes: int = 7, **mor
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.integers(0, 100_000), st.booleans())
-def test_no_round_makes_it_worse_and_it_ends_where_no_rewrite_helps(seed: int, constrained: bool) -> None:
-    assert_rounds_improve(seed, constrained=constrained)
+@given(st.integers(0, 100_000), st.booleans(), st.booleans())
+def test_no_round_makes_it_worse_and_it_ends_where_no_rewrite_helps(
+    seed: int, constrained: bool, concurrent: bool
+) -> None:
+    assert_rounds_improve(seed, constrained=constrained, concurrent=concurrent)
 
 
 @pytest.mark.chaos
@@ -115,6 +117,7 @@ def test_no_round_makes_it_worse_and_it_ends_where_no_rewrite_helps(seed: int, c
 @pytest.mark.parametrize("seed", range(150))
 def test_many_goals_are_followed_to_where_no_rewrite_helps(seed: int, constrained: bool) -> None:
     assert_rounds_improve(seed, constrained=constrained)
+    assert_rounds_improve(seed, constrained=constrained, concurrent=True, nodes=11)
 
 
 def test_tolls_are_paid_where_they_are_asked_for() -> None:

@@ -13,6 +13,7 @@ Modules, in reading order:
 - `parent_choice`: which parent a newcomer takes, so that the constraints stay kept.
 - `partial_tree`: the part of the tree that a broker knows, as a small problem of the planner.
 - `rewrite_search`: how a broker finds the best rewrite around it.
+- `independence`: which rewrites may be carried out together.
 - `rewrite_executor`: how the root has rewrites carried out.
 - `feed_application`: web feeds over a tree: the root polls, and publishes what is new.
 

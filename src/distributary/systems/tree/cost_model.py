@@ -119,6 +119,9 @@ class CostModel:
         self.nothing: Values = (*(path.function.identity for path in self.paths), *[None] * len(self.own))
         """The values of a stand-in, which change nothing below it."""
         self._position = self._position_of(node)
+        sums = self._position is not None and self.single in (GoalFunction.SUM, None)
+        self.adds_up = sums and not self._on_path
+        """Whether a node's cost is its own or a sum over its path, and no path is constrained."""
         self._reducible = self._position is not None and all(
             metric in self.paths and each.comparison != "!=" for each, metric in self._on_path
         )

@@ -192,6 +192,8 @@ class RewriteProposal(NamedTuple):
     """Nodes and their new parents."""
     before: tuple[tuple[Address, Address], ...]
     """Nodes and their parents now."""
+    shift: float = 0.0
+    """By how much the sum of all nodes' costs changes, where the goal is a VARIANCE or STD."""
 
     @property
     def touched(self) -> frozenset[Address]:

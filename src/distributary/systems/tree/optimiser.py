@@ -11,8 +11,8 @@ Rules:
   the root: with local rules the owners of units with a critical node below, with directed rules the critical
   nodes themselves. Where the system's cost is a MIN or MAX those are the nodes that have it, within `slack`;
   otherwise all.
-- After `window` seconds the root grants the best, or, where costs add up and `concurrent` is set, several
-  that touch different nodes (Definition 5), and has them carried out (`rewrite_executor`).
+- After `window` seconds the root grants the best, or, if `concurrent` is set, all that may be carried out
+  together (`independence`), and has them carried out (`rewrite_executor`).
 - Nodes that come, or lose their parent, take one under which the constraints are kept (`parent_choice`): if
   `best_effort` is set the one that gives them the best cost of their own, any otherwise.
 
@@ -31,6 +31,7 @@ from distributary.plan.trees.rules import TreeRule
 from distributary.systems.tree import messages
 from distributary.systems.tree.broadcast import StatisticsBroadcast
 from distributary.systems.tree.cost_model import CostModel
+from distributary.systems.tree.independence import RewriteIndependence
 from distributary.systems.tree.parent_choice import PlaceChoice
 from distributary.systems.tree.partial_tree import LinkKey, PartialTree
 from distributary.systems.tree.rewrite_executor import RewriteExecutor
@@ -115,10 +116,16 @@ class TreeOptimiser:
         if period != self.period or not self.tree.is_root:
             return
         self.quiet = 0 if self._proposals else self.quiet + 1
-        several = self.settings.concurrent and self.model.additive
+        registry = self.tree.root.registry
+        assert registry is not None
+        independence = RewriteIndependence(self.model, registry.root, registry.parent)
+        granted: list[messages.RewriteProposal] = []
         for proposal in sorted(self._proposals, key=lambda each: (-each.benefit, each.rule, each.arguments)):
-            if self.executor.begin(proposal) and not several:
-                break
+            several = self.settings.concurrent and all(
+                independence.together(proposal, other) for other in granted
+            )
+            if (several or not granted) and self.executor.begin(proposal):
+                granted.append(proposal)
         self._proposals = []
 
     def _rewrite_proposed(self, message: messages.RewriteProposal, sender: Address) -> None:

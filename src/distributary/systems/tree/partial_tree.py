@@ -209,6 +209,13 @@ class PartialProblem(Problem):
         """What the rewrite is worth."""
         return float(self.estimate.benefit(rewrite.changes))
 
+    def shift(self, rewrite: TreeRewrite) -> float:
+        """By how much the rewrite changes the sum of the costs, where the goal is a VARIANCE or STD."""
+        if self.goal.cost.function not in (GoalFunction.VARIANCE, GoalFunction.STD):
+            return 0.0
+        summed = self.system(replace(self.goal.cost, function=GoalFunction.SUM), self.tree)
+        return float(summed.cost_after(rewrite.changes) - summed.cost)
+
 
 class _StoredValues:
     """What was told of sites, in place of what cannot be measured here."""

@@ -141,5 +141,6 @@ class RewriteSearch:
             if problem.estimate.legal(rewrite.changes):
                 changes = tuple((name[site], name[parent]) for site, parent in rewrite.changes.items())
                 before = tuple((name[site], name[parents[site]]) for site in rewrite.changes)
-                self.propose(RewriteProposal(self.period, -loss, rule, arguments, changes, before))
+                shift = plain(problem.shift(rewrite))
+                self.propose(RewriteProposal(self.period, -loss, rule, arguments, changes, before, shift))
                 return

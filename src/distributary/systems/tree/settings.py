@@ -89,7 +89,7 @@ class OptimisationSettings:
     slack: float = 0.0
     """Nodes whose cost is within this share of the system's are critical too."""
     concurrent: bool = False
-    """Whether several independent rewrites are granted in one period."""
+    """Whether several rewrites are granted in one period, where each is worth what it is worth alone."""
     approximate: float | None = None
     """The constant p of equation 4.4, where costs are broadcast; None to broadcast all in every period."""
     best_effort: bool = False
