@@ -30,8 +30,10 @@ from itertools import chain, count
 import numpy as np
 
 from distributary.plan.goal.expression import Goal
-from distributary.plan.queries.benefit import PlacementEstimate
+from distributary.plan.queries.benefit import Bound, PlacementEstimate
+from distributary.plan.queries.forms import NodeForm
 from distributary.plan.queries.graph import QueryWorkload
+from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import (
     LOCAL,
@@ -208,6 +210,53 @@ class Climber:
             self.carry_out(rewrite)
             done.append(rewrite)
         return done
+
+    def breaks(self, site: int) -> bool:
+        """Whether a site breaks a constraint on sites."""
+        return any(not bound.holds(bound.form.values())[site] for bound in self._site_bounds())
+
+    def _site_bounds(self) -> list[Bound]:
+        return [bound for bound in self.estimate.bounds if isinstance(bound.form, NodeForm)]
+
+    def mend(self, site: int) -> QueryRewrite | None:
+        """Take operators off a site that breaks a constraint, whatever that does to the cost.
+
+        Of the moves after which it keeps all, the best is made; if there is none, the one after which it
+        breaks them least. None if no constraint is broken there, or no move is legal that makes it less.
+        """
+        bounds = [bound for bound in self._site_bounds() if not bound.holds(bound.form.values())[site]]
+        state = self.estimate.state
+        found: list[tuple[tuple[bool, float, float], QueryRewrite]] = []
+        movable = [one for one in sorted(state.local[site]) if self._movable(one)] if bounds else []
+        for operator in movable:
+            groups = [group for rule in self.rules if rule.groups for group in rule.groups(state, operator)]
+            for group in groups:
+                sites = self.candidates(group)
+                for at, worth, (keeps, relief) in self._relieving(bounds, site, group, sites):
+                    changes = dict.fromkeys(group, at)
+                    rewrite = QueryRewrite(MIGRATIONS[0].name, operator, changes, site, worth)
+                    found.append(((keeps, 0.0 if keeps else relief, worth), rewrite))
+        if not found:
+            return None
+        best = max(found, key=lambda each: each[0])[1]
+        self.carry_out(best)
+        return best
+
+    def _relieving(
+        self, bounds: Sequence[Bound], site: int, group: Sequence[int], sites: Indices
+    ) -> Iterator[tuple[int, float, tuple[bool, float]]]:
+        """Of the sites that a group may go to: what that is worth, whether it mends a site, and how far."""
+        if not len(sites):
+            return
+        worth = self.estimate.benefits(group, sites)
+        move = OperatorMove(self.estimate.state, group, sites)
+        keeps, relief = np.ones(len(sites), dtype=np.bool_), np.zeros(len(sites))
+        for bound in bounds:
+            before, after = bound.form.values()[site], bound.form.after(move)[1][:, site]
+            keeps &= bound.holds(after)
+            relief += abs(before - after) / max(abs(before), 1e-300)
+        for number in np.flatnonzero(np.isfinite(worth) & (relief > NEGLIGIBLE)):
+            yield int(sites[number]), float(worth[number]), (bool(keeps[number]), float(relief[number]))
 
     def best(self, operator: int) -> QueryRewrite | None:
         """The best change for one operator, if any helps. What replication helps is not moved instead:

@@ -147,10 +147,13 @@ class FlowBroker:
     def publish(self, event: Event) -> None:
         """Publish an event of the external sources whose proxy this is, as far as somebody reads them."""
         for name, intake in self._intakes.items():
-            if intake.source.accepts(event):
-                publication = self.router.publications.get(name)
-                if publication is not None and publication.acknowledged:
-                    self._take_in(intake, event)
+            if intake.source.accepts(event) and self._is_read(name):
+                self._take_in(intake, event)
+
+    def _is_read(self, source: str) -> bool:
+        """Whether somebody reads a source whose proxy this is."""
+        publication = self.router.publications.get(source)
+        return publication is not None and bool(publication.acknowledged)
 
     def end(self, source: str) -> None:
         """A source gives nothing more: all windows over it can close."""
@@ -202,6 +205,7 @@ class FlowBroker:
         source, location, proxy = message
         if proxy == self.node.address and source.name not in self.router.publications:
             self.router.install(source.name, StreamPublication(), location)
+            self._source_traffic[source.name] = TrafficCounter(self.node.now)
         if location.host == self.node.address:
             self.router.become_root(source.name, location, proxy)
         elif proxy == self.node.address:
@@ -216,7 +220,7 @@ class FlowBroker:
         intake.rejected.clear()
         if item is not None:
             source = intake.source.name
-            self._source_traffic.setdefault(source, TrafficCounter(self.node.now)).take_in(item)
+            self._source_traffic[source].take_in(item)
             self.router.publish(source, [item], intake.watermark)
 
     def measure(self) -> MeasurementReport:
@@ -229,7 +233,8 @@ class FlowBroker:
                 hosted.traffic = TrafficCounter(now)
         for name, traffic in self._source_traffic.items():
             if now > traffic.since:
-                self.connections.send(self.router.locations[name].host, traffic.counts(name, now))
+                if self._is_read(name):  # then it is counted from the moment operators count, items or none
+                    self.connections.send(self.router.locations[name].host, traffic.counts(name, now))
                 self._source_traffic[name] = TrafficCounter(now)
         sources, self._source_counts = tuple(self._source_counts), []
         return MeasurementReport(tuple(counts), sources)

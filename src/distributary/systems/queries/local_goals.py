@@ -102,9 +102,9 @@ def path_cost_of(cost: language.SystemCost) -> OperatorPathCost | None:
     return OperatorPathCost(factor, path.value, constant) if named == {"latency"} else None
 
 
-def value_of(expression: language.Expression, totals: Mapping[str, float]) -> float:
-    """A node's value, from its totals."""
-    alone = SiteNetwork(Sites([[0]]), (Tree((NO_PARENT,)),))
+def value_of(expression: language.Expression, totals: Mapping[str, float], speed: float = 1000.0) -> float:
+    """A node's value, from its totals and the cycles a second of its processor."""
+    alone = SiteNetwork(Sites([[0]]), (Tree((NO_PARENT,)),), (speed / 1000,))
     state = PlacementState(Placement(QueryWorkload((), (), ()), alone, ()))
     for name, total in totals.items():
         state.quantities[name][0] = total

@@ -25,6 +25,7 @@ import numpy as np
 
 from distributary.flow import splitting_of
 from distributary.overlay.node import Address
+from distributary.plan.goal.expression import SystemCost
 from distributary.plan.queries.evaluation import evaluated
 from distributary.plan.queries.graph import FILTER, FINALS, WHOLE
 from distributary.systems.queries import messages
@@ -405,7 +406,19 @@ class NodeModel:
 
     def value(self, flows: tuple[float, float], since: int) -> float:
         """The goal's cost of this node; 0 if that is a path's, which depends on the tree."""
-        return 0.0 if self.by_path else value_of(self.settings.goal.cost.value, self.totals(flows, since))
+        return 0.0 if self.by_path else self._value(self.totals(flows, since))
+
+    def _value(self, totals: Mapping[str, float]) -> float:
+        return value_of(self.settings.goal.cost.value, totals, self.speed)
+
+    def breaks_constraint(self, flows: tuple[float, float], since: int) -> bool:
+        """Whether this node breaks a constraint of the goal on nodes."""
+        totals = self.totals(flows, since)
+        return not all(
+            constraint.holds(value_of(constraint.metric, totals, self.speed))
+            for constraint in self.settings.goal.constraints
+            if not isinstance(constraint.metric, SystemCost)
+        )
 
     def path_costs(self, path_cost: Callable[[int], float | None]) -> float:
         """What operators and clients here contribute to a cost of paths, given those from trees' roots."""

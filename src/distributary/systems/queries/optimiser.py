@@ -17,6 +17,8 @@ Rules, for every period:
   of what one node or query costs on average, for of a cost that many share no change is a large part. And
   what has just moved to a node stays for a while (`rest`). So noise moves little, and nothing goes to and
   fro.
+- A node that breaks a constraint on nodes, because it has more to do than before, first has operators taken
+  off it, whatever that does to the cost. Such changes go before all others.
 - The host that carries out a proposal checks it again: an operator that has left meanwhile stays where it is.
 
 Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
@@ -24,6 +26,7 @@ Messages are of kinds of their own, `STATISTICS` and `OPTIMISATION`.
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
@@ -164,7 +167,8 @@ class NeighbourhoodOptimiser(QueryOptimiser):
     def _round_over(self) -> None:
         """Probe the neighbourhood, if the cost depends on this node."""
         self.prober.answer_deferred()
-        if self.statistics.critical() and self.model.units():
+        due = self.statistics.critical() or self.statistics.breaks_constraint()
+        if due and self.model.units():
             self.prober.begin(self.destinations(), near=self.settings.area.local)
 
     def destinations(self) -> list[Address]:
@@ -189,11 +193,15 @@ class NeighbourhoodOptimiser(QueryOptimiser):
         members = statistics.members if settings.goal.cost.function is GoalFunction.AVERAGE else 1
         # The cost that was told may be of the period before, and be less than what is known here alone.
         before = max(abs(cost), abs(estimate.cost) / members)
-        done = climber.at_site(problem.numbers[self.node.address], 1)
-        benefit = done[0].benefit / members if done else 0.0
-        if benefit > settings.least_benefit(before, statistics.members):
-            roots = [position.root for position in round.positions]
-            self._propose(statistics.period, benefit, roots, problem.sites, climber, done[0])
+        roots = [position.root for position in round.positions]
+        here = problem.numbers[self.node.address]
+        mended = climber.mend(here)
+        if mended is not None:
+            self._propose(statistics.period, inf, roots, problem.sites, climber, mended)
+        elif not climber.breaks(here) and (done := climber.at_site(here, 1)):
+            benefit = done[0].benefit / members
+            if benefit > settings.least_benefit(before, statistics.members):
+                self._propose(statistics.period, benefit, roots, problem.sites, climber, done[0])
 
     def _rates_received(self, message: RateHandover, sender: Address) -> None:
         self.model.estimates.operators.setdefault(*message)
@@ -252,15 +260,18 @@ class SnapshotOptimiser(QueryOptimiser):
         here = sites.index(self.node.address)
         placement = self._with_arrivals(snapshot, here).placement()
         estimate = PlacementEstimate(settings.goal, placement)
-        if here not in critical_sites(estimate):
+        climber = Climber(estimate, settings.rules, settings.area)
+        roots = [snapshot.root(tree) for tree in range(len(snapshot.trees))]
+        mended = climber.mend(here)
+        if mended is not None:
+            self._propose(snapshot.period, inf, roots, sites, climber, mended)
+        if climber.breaks(here) or mended is not None or here not in critical_sites(estimate):
             return
         before = estimate.cost
-        climber = Climber(estimate, settings.rules, settings.area)
         done = climber.at_site(here, 1)
         over_brokers = settings.goal.cost.members is GoalMembers.BROKERS
         members = len(sites if over_brokers else snapshot.queries)
         if done and done[0].benefit > settings.least_benefit(before, members):
-            roots = [snapshot.root(tree) for tree in range(len(snapshot.trees))]
             self._propose(snapshot.period, done[0].benefit, roots, sites, climber, done[0])
 
     def _with_arrivals(self, snapshot: PlanningSnapshot, here: int) -> PlanningSnapshot:

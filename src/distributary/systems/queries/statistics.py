@@ -156,6 +156,10 @@ class StatisticsManager:
         at_cost = not self._settings.extreme or (cost is not None and self._at_cost(self._value, cost))
         return at_cost and self.model.busy
 
+    def breaks_constraint(self) -> bool:
+        """Whether this node breaks a constraint of the goal."""
+        return self.model.breaks_constraint(self.flows(), self.period)
+
     def flows(self) -> tuple[float, float]:
         """The bytes of sources that come in and are forwarded here in a second, by what is asked for."""
         incoming = forwarding = 0.0
