@@ -149,10 +149,16 @@ class TopicFilter(Filter):
         return (topic if self.mqtt else bare_topic(topic)).split("/")
 
     def matches(self, event: Event) -> bool:
-        """Whether the event's topic has the fixed values in their places, and a depth that fits."""
-        if event.topic is None:
-            return False
-        values = self.seen(event.topic)
+        """Whether the event has a topic that this pattern matches."""
+        return event.topic is not None and self.matches_topic(event.topic)
+
+    def matches_topic(self, topic: str) -> bool:
+        """Whether a topic has the fixed values in their places, and a depth that fits.
+
+        >>> TopicFilter.parse("A/*/#").matches_topic("A/B"), TopicFilter.parse("A/*/#").matches_topic("A/B/C")
+        (True, False)
+        """
+        values = self.seen(topic)
         if len(values) < len(self.levels) or not (self.open or len(values) == len(self.levels)):
             return False
         if self.levels[0] == WILDCARD and values[0].startswith("$"):

@@ -12,9 +12,13 @@ Section III.C and Figures 2 and 3 of the topic paper.
 - An event extends each candidate with its own value and, where a wildcard has been counted, with the
   wildcard (FINERRECURSION; here level by level, so that no depth exhausts the stack).
 - A filter whose first level is a wildcard (MQTT) is counted under the wildcard, as one more first level.
+- The paper bounds the depth (maxAttributeDepth): the candidates double with each level that carries a
+  wildcard. Candidates here have at most `max_depth` levels too. The paper has no deeper subscriptions; here
+  they are entered under their first `max_depth` levels, and where those are found, compared themselves.
 
-Match: O(2^w) lookups for w levels that carry wildcards, independent of the number of filters. Add and
-remove: O(m) for m levels. Memory: O(n) whatever the depth, beside the text of each constraint.
+Match: O(2^w) lookups for w levels up to `max_depth` that carry wildcards, independent of the number of
+filters up to that depth; a deeper filter costs a comparison where its first levels match. Add and remove:
+O(m) for m levels. Memory: O(n) whatever the depth, beside the text of each constraint.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ from distributary.matching.topic.index import TopicIndex, labels_of, labels_seen
 
 SUBSCRIPTIONS = 1
 """Where a wildcard-counts array keeps the number of subscriptions. Index 0 is unused, as in the paper."""
+
+MAX_DEPTH = 10
+"""How many levels a candidate has at most: as many as the deepest subscriptions of the paper (IV.B.2)."""
 
 
 class TopicHash(TopicIndex):
@@ -42,10 +49,13 @@ class TopicHash(TopicIndex):
 
     name: ClassVar[str] = "hash"
 
-    def __init__(self) -> None:
+    def __init__(self, max_depth: int = MAX_DEPTH) -> None:
         super().__init__()
+        self._max_depth = max_depth
         self._open: dict[str, set[int]] = {}
         self._closed: dict[str, set[int]] = {}
+        self._deeper: dict[str, set[int]] = {}
+        """The slots of filters beyond `max_depth`, by the constraint that their first levels make."""
         self._counts: dict[str, list[int]] = {}
 
     def wildcard_counts(self, first: str) -> tuple[int, ...] | None:
@@ -55,21 +65,19 @@ class TopicHash(TopicIndex):
 
     def insert(self, slot: int, filter: TopicFilter) -> None:
         """Count the wildcards, and enter the constraint into the dictionary."""
-        levels = labels_of(filter)
+        dictionary, levels = self._entry(filter)
         counts = self._counts.setdefault(levels[0], [0, 0])
         counts.extend([0] * (len(levels) + 1 - len(counts)))
         self._count(counts, levels, 1)
-        dictionary = self._open if filter.open else self._closed
         dictionary.setdefault("/".join(levels), set()).add(slot)
 
     def discard(self, slot: int, filter: TopicFilter) -> None:
         """Undo `insert`; what is empty then is removed."""
-        levels = labels_of(filter)
+        dictionary, levels = self._entry(filter)
         counts = self._counts[levels[0]]
         self._count(counts, levels, -1)
         if not counts[SUBSCRIPTIONS]:
             del self._counts[levels[0]]
-        dictionary = self._open if filter.open else self._closed
         constraint = "/".join(levels)
         dictionary[constraint].discard(slot)
         if not dictionary[constraint]:
@@ -85,6 +93,10 @@ class TopicHash(TopicIndex):
                 if depth == len(values):
                     for constraint in self._closed.keys() & candidates:
                         found.extend(self._closed[constraint])
+                elif depth == self._max_depth:
+                    for constraint in self._deeper.keys() & candidates:
+                        slots = self._deeper[constraint]
+                        found.extend(slot for slot in slots if self.filter(slot).matches_topic(topic))
         return found
 
     def candidates(self, topic: str) -> set[str]:
@@ -104,7 +116,14 @@ class TopicHash(TopicIndex):
 
     def structure(self) -> object:
         """The dictionaries and the wildcard counts."""
-        return (self._open, self._closed, self._counts)
+        return (self._open, self._closed, self._deeper, self._counts)
+
+    def _entry(self, filter: TopicFilter) -> tuple[dict[str, set[int]], tuple[str, ...]]:
+        """The dictionary that a filter belongs to, and the levels of its constraint there."""
+        levels = labels_of(filter)
+        if len(levels) > self._max_depth:
+            return self._deeper, levels[: self._max_depth]
+        return (self._open if filter.open else self._closed), levels
 
     def _constructed(self, firsts: tuple[str, ...], values: list[str]) -> Iterator[tuple[int, list[str]]]:
         """The candidates of each depth, from the first level down."""

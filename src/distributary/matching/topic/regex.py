@@ -6,13 +6,19 @@ passes over a leading slash. Filters with the same text share one expression. No
 breaks within values: neither `[^/]` nor `\\Z` treats them
 apart.
 
-Match: O(n) evaluations for n distinct filters, each linear in the topic. Add and remove: O(1) beside the
+A stream fragment goes to a destination once, so the paper does not evaluate the expressions of destinations
+that are found already: `subscribers` does that for who asks for subscribers alone. `destinations` has to say
+which subscriptions match, so it tries them all.
+
+Match: O(n) evaluations for n distinct filters, each linear in the topic; of subscribers, one that
+matches for each who is found, and all of the others'. Add and remove: O(1) beside the
 compilation of the expression. Memory: O(n).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from distributary.filters.topic import WILDCARD, TopicFilter
@@ -55,6 +61,23 @@ class TopicRegex(TopicIndex):
             if pattern.match(topic):
                 found.extend(slots)
         return found
+
+    def subscribers(self, topic: str, slots_of: Mapping[str, Iterable[int]]) -> list[str]:
+        """Who wants a topic, given the slots of each subscriber; one who is found is not tried again.
+
+        >>> index = TopicRegex()
+        >>> index.add_many([0, 1, 2], map(TopicFilter.parse, ["A/B", "A", "X"]))
+        >>> index.subscribers("A/B", {"ann": [0, 1], "bob": [2]})
+        ['ann']
+        """
+        tried: dict[str, bool] = {}
+
+        def matches(text: str) -> bool:
+            if text not in tried:
+                tried[text] = self._expressions[text][0].match(topic) is not None
+            return tried[text]
+
+        return [who for who, slots in slots_of.items() if any(matches(self._texts[slot]) for slot in slots)]
 
     def structure(self) -> object:
         """The expressions with their slots."""
