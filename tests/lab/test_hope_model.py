@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.kbsp import Kbsp
 from distributary_lab.hope.model import (
@@ -60,7 +60,7 @@ def test_an_event_takes_the_ways_to_all_vertices_whose_subscriptions_it_covers(
         targets = world.asked.keys[covered[number]]
         edges = max(0, int(visited(root, targets, dimension).sum()) - 1) if len(targets) else 0
         homes = {int(key) for key in targets}
-        events = world.deployment.metrics.costs_by_kind(("publish", f"e{number}"))
+        events = world.deployment.metrics.costs_by_kind(("publish", EventKey("", f"e{number}")))
         passed = events["DirectMessage"].messages if "DirectMessage" in events else 0
         assert passed == edges
         assert len(homes) <= edges + 1
@@ -76,7 +76,7 @@ def test_one_filter_a_neighbour_sends_events_where_the_model_says(dimension: int
     total = 0
     for number in range(EVENTS):
         found = tree.visited(int(world.published.keys[number]), world.published.filters[number])
-        costs = world.deployment.metrics.costs_by_kind(("publish", f"e{number}"))
+        costs = world.deployment.metrics.costs_by_kind(("publish", EventKey("", f"e{number}")))
         passed = costs["DirectMessage"].messages if "DirectMessage" in costs else 0
         assert passed == int(found.sum()) - 1
         total += passed
@@ -89,7 +89,9 @@ def test_a_subscription_is_told_to_as_many_vertices_as_the_model_says(dimension:
     world = World(dimension, length, budget=None)
     expected = subscription_messages(world.asked, dimension, suppress=True)
     for number in range(SUBSCRIPTIONS):
-        costs = world.deployment.metrics.costs_by_kind(("subscribe", f"s{number}"))
+        costs = world.deployment.metrics.costs_by_kind(
+            ("subscribe", SubscriptionKey(f"u{number}", f"s{number}"))
+        )
         told = costs["DirectMessage"].messages if "DirectMessage" in costs else 0
         assert told == expected[number]
     unsuppressed = subscription_messages(world.asked, dimension, suppress=False)

@@ -31,7 +31,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"dimension": 9, "length": 64},
     {"facets": 3},
     {"copies": 2},
-    {"budget": 1},
+    {"budget": None},
     {"budget": 3},
 ]
 
@@ -161,6 +161,24 @@ def test_longer_filters_spare_publications() -> None:
         deployment.simulator.run()
         counts.append(deployment.costs()["publish"].messages)
     assert counts[0] > counts[1] > counts[2] > 0
+
+
+def test_the_routing_table_of_a_vertex_has_a_filter_for_each_neighbour_and_no_more() -> None:
+    """Section 4.5: at most as many entries as the key has bits, and log2 N bounds those."""
+    random = Random(3)
+    deployment = full(Kbsp, 6)
+    for number in range(200):
+        subscription = Subscription(f"s{number}", f"u{number}", path=random_path(random))
+        deployment.subscribe(subscription, at=random.randrange(64))
+    deployment.simulator.run()
+    vertices = {
+        key: vertex.table
+        for member in deployment.members.values()
+        for key, vertex in member._vertices.items()
+    }
+    entries = {key: sum(len(table.of(bit)) for bit in range(6)) for key, table in vertices.items()}
+    assert all(entries[key] <= key.bit_count() for key in entries)
+    assert sum(entries.values()) > 60
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -297,7 +315,7 @@ def test_a_publisher_parses_a_document_once_and_the_homes_of_a_process_together_
     for number in range(12):
         deployment.subscribe(Subscription(f"s{number}", f"u{number}", path="//a"), at=number % 3)
     deployment.simulator.run()
-    deployment.publish(Event("e", document="<b><a/><c><d/><e/><f/></c></b>"), at=40)
+    deployment.publish(Event("e", document=f"<{kind.__name__}><a/><c><d/></c></{kind.__name__}>"), at=40)
     deployment.simulator.run()
     assert len(delivered(deployment)) == 12
     assert parsed.count(hope_addressing.__name__) == 1

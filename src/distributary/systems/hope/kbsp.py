@@ -47,6 +47,9 @@ from distributary.systems.hope.messages import (
 )
 from distributary.systems.hope.table import FilterTable
 
+BUDGET = 1
+"""How many filters a vertex advertises to a neighbour at most, unless told otherwise (section 4.5)."""
+
 
 @dataclass
 class NeighbourAdvert:
@@ -70,13 +73,14 @@ class RoutingVertex:
 class Kbsp(HopeBroker):
     """A node that advertises filters to the vertices above, and forwards events along the same links.
 
-    `budget` limits the filters advertised to a neighbour; without it, as many are sent as are needed to be
-    as selective as the subscriptions themselves.
+    `budget` limits the filters advertised to a neighbour. One for each, the default, keeps the table of a
+    vertex at log2 N filters, as section 4.5 promises. With None as many are sent as are needed to be as
+    selective as the subscriptions themselves: fewer needless messages, but a table that grows with them.
     """
 
     mirrored: ClassVar[bool] = False
 
-    def __init__(self, *args: Any, budget: int | None = None, **options: Any) -> None:
+    def __init__(self, *args: Any, budget: int | None = BUDGET, **options: Any) -> None:
         self.budget = budget
         self._vertices: dict[int, RoutingVertex] = {}
         self._dirty: dict[int, None] = {}

@@ -7,21 +7,24 @@ only (that is the spanning tree), so the neighbour across j is sent what came fr
 - If the bits of one filter are a subset of another's, the neighbour needs only the first, which is less
   demanding. What a neighbour is sent is the set of the least demanding filters.
 - With a `budget`, at most so many filters are sent; the two most similar ones are replaced by the bits they
-  have in common, as often as needed. A budget of 1 is one aggregated filter for each neighbour. (AND, not OR:
+  have in common, as often as needed. A budget of 1 is one aggregated filter for each neighbour, as in section
+  4.5: a vertex of weight w knows at most w of its neighbours' filters, and w is at most log2 N. (AND, not OR:
   an event that covers one of two filters covers their common bits, but not the bits of both.)
 
 Removing a filter is exact, as every filter is kept with all its sources: what a neighbour is sent is always
 what it would be sent had the removed filter never been there.
 
 Cost, with n distinct filters: a match reads each of them once, a few machine words. Adding takes n
-comparisons; removing takes n for every filter that the removed one had covered. Exceeding a budget costs the
-square of the number of filters sent.
+comparisons; removing takes n for every filter that the removed one had covered. A budget of 1 costs one pass
+over the filters sent; exceeding a greater one costs the square of their number for each that is too many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from itertools import combinations
+from operator import and_
 
 
 class FilterTable:
@@ -150,6 +153,8 @@ def aggregate(filters: Iterable[int], budget: int | None) -> frozenset[int]:
     [3, 96]
     """
     left = frozenset(filters)
+    if budget == 1 and left:
+        return frozenset([reduce(and_, left)])
     while budget is not None and len(left) > budget:
         pairs = combinations(sorted(left), 2)
         _, one, other = max(((first & second).bit_count(), first, second) for second, first in pairs)
