@@ -10,6 +10,7 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `settings`: what a network is told when it is made. `messages`: what nodes send each other.
 - `links`, `link_meter`: what nodes measure of the links between them, by probes. `processing`: the processor
   of a node, and what waits for it.
+- `own_metrics`, `own_metrics_meter`: what users have nodes measure besides.
 - `connections`: one ordered connection to each other node (connection manager).
 - `retention`: what is kept until it is acknowledged.
 - `publications`, `router`: streams, their readers, and the routes between them (pub/sub manager, router).

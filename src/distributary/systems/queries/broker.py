@@ -33,6 +33,7 @@ from distributary.systems.queries.link_meter import LinkMeter
 from distributary.systems.queries.messages import InputCursor, Selection, StreamLocation, TrafficCounts
 from distributary.systems.queries.node_model import MeasurementReport, Site
 from distributary.systems.queries.optimiser import QueryOptimiser, optimiser_of
+from distributary.systems.queries.own_metrics_meter import OwnMetricsMeter
 from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
@@ -123,12 +124,7 @@ class FlowBroker:
         if checkpoints is not None:
             self.checkpoints = CheckpointManager(connections, self.engine, checkpoints, around.brokers)
         self.reconfiguration = Reconfiguration(connections, self.engine, self.checkpoints)
-        self.optimiser: QueryOptimiser | None = None
-        if optimising is not None:
-            carry_out = self.reconfiguration.carry_out
-            parts = (connections, self.link_meter, self.engine, self.registry_link)
-            site = Site(*parts, self.measure, carry_out)
-            self.optimiser = optimiser_of(optimising, site)
+        self.optimiser = None if optimising is None else self._optimiser(optimising, around)
         node.handle(messages.SourceRoot, self._source_root)
         node.handle(messages.QueryDeployment, self._deployment)
         node.handle(messages.RegistrationRefusal, self._refusal)
@@ -136,6 +132,16 @@ class FlowBroker:
         node.handle(messages.WithdrawalNotice, self._withdrawal)
         node.handle(messages.WithdrawalConfirmation, self._withdrawal_confirmed)
         node.handle(TrafficCounts, lambda message, sender: self._source_counts.append(message))
+
+    def _optimiser(
+        self, optimising: settings.QueryOptimiserSettings, around: settings.Surroundings
+    ) -> QueryOptimiser:
+        """The part that optimises, and what it measures with."""
+        gauges = (optimising.link_gauges, optimising.node_gauges)
+        OwnMetricsMeter(self.registry_link, around.brokers, around.probing, *gauges)
+        parts = (self.connections, self.link_meter, self.engine, self.registry_link)
+        site = Site(*parts, self.measure, self.reconfiguration.carry_out)
+        return optimiser_of(optimising, site)
 
     # What clients call: sources
 

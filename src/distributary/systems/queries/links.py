@@ -10,6 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
+from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.retention import discard
 
 UNKNOWN = 1.0
@@ -46,7 +47,7 @@ class LinkReport(NamedTuple):
     links: tuple[tuple[Address, LinkEstimate], ...]
 
 
-LINK_MESSAGES = (LinkProbe, LinkEcho, LinkReport)
+LINK_MESSAGES = (LinkProbe, LinkEcho, LinkReport, OwnMetricsReport)
 
 
 class LinkTable:

@@ -250,7 +250,8 @@ class SnapshotOptimiser(QueryOptimiser):
         self.estimates.forget(lambda name: not registry.has(name))
         self._period += 1
         snapshot = planning_snapshot(registry, self._period, self.estimates)
-        if snapshot is not None:
+        named = {metric.name for metric in self.settings.own_metrics}
+        if snapshot is not None and named <= snapshot.own.names:
             for site in sorted(set(snapshot.hosts)):
                 self._send(snapshot.sites[site], snapshot)
 

@@ -28,6 +28,7 @@ from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
 from distributary.systems.queries.links import LinkReport
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
+from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
 from distributary.systems.queries.source_registry import MergeCheck, Send, SourceRegistry
@@ -75,7 +76,7 @@ class QueryRegistry(SourceRegistry):
         self._tables: tuple[dict[Any, Any], ...] = (
             *(self.runs, self.specs, self.sources, self.queries, self.clients, self.locations),
             *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
-            *(self.links.known, self.speeds),
+            *(self.links.known, self.speeds, self.own_metrics),
         )
         """What a standby is given as it is; never assigned anew."""
         self._offered: dict[SubscriptionKey, dict[str, str]] = {}
@@ -92,6 +93,7 @@ class QueryRegistry(SourceRegistry):
             messages.JoinTree: self._join_tree,
             messages.LeaveTree: lambda message, sender: self.trees[message.tree].retire(sender),
             LinkReport: self._link_report,
+            OwnMetricsReport: self._own_metrics_report,
             MergeCheck: self._merge_check,
         }
         for kind in self.handlers if submit is None else ():

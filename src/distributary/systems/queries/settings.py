@@ -8,10 +8,12 @@ from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
-from distributary.plan.goal.expression import Goal
+from distributary.plan.goal.expression import Goal, Place, SystemCost
 from distributary.plan.queries.optimiser import BATCH
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
+from distributary.plan.trees.metrics import Metric, metrics_of
 from distributary.systems.queries.local_goals import is_local
+from distributary.systems.queries.own_metrics import LinkGauges, NodeGauges
 from distributary.systems.queries.source_trees import ParentPreference
 
 Addresses = Sequence[Address]
@@ -80,6 +82,10 @@ class QueryOptimiserSettings:
     """Under a MIN or MAX: the share of the cost within which a node's value must be for it to matter."""
     seed: int = 0
     """Of the lottery for values."""
+    link_gauges: LinkGauges = field(default_factory=dict)
+    """Metrics of the user's own that the goal names: of the link from one node to another."""
+    node_gauges: NodeGauges = field(default_factory=dict)
+    """The same of a node."""
     most_streams: int = 20
     """The number of streams between operators here and elsewhere that a node asks about in a period, at most;
     a node that has more weighs its operators in turn."""
@@ -87,9 +93,25 @@ class QueryOptimiserSettings:
     def __post_init__(self) -> None:
         if self.told not in ("neighbourhood", "whole"):
             raise DistributaryError(f"told is neighbourhood or whole, not {self.told!r}")
+        lacking = sorted(
+            one.name
+            for one in self.own_metrics
+            if one.name not in (self.link_gauges if one.place is Place.LINK else self.node_gauges)
+        )
+        if lacking:
+            raise DistributaryError(f"the goal asks for {', '.join(lacking)}, for which there is no gauge")
         for name, least in (("top", self.top), ("most_streams", self.most_streams)):
             if least is not None and least < 1:
                 raise DistributaryError(f"{name} is at least 1, not {least}")
+
+    @property
+    def own_metrics(self) -> set[Metric]:
+        """The metrics of the user's own that the goal names."""
+        metrics = [self.goal.cost.value]
+        for each in self.goal.constraints:
+            limited = each.metric
+            metrics.append(limited.value if isinstance(limited, SystemCost) else limited)
+        return {metric for one in metrics for metric in metrics_of(one)}
 
     @property
     def extreme(self) -> bool:

@@ -37,6 +37,7 @@ from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import REPLICATION
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.messages import TrafficCounts
+from distributary.systems.queries.own_metrics import OwnMetricsTable
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.source_trees import SourceTree
 
@@ -86,6 +87,8 @@ class PlanningSnapshot(NamedTuple):
     """Bytes a second between sites."""
     speed: tuple[float, ...]
     """Cycles a millisecond of the sites' processors."""
+    own: OwnMetricsTable = OwnMetricsTable()
+    """Metrics of the user's own."""
 
     def root(self, tree: int) -> Address:
         """The root broker of a tree."""
@@ -99,7 +102,9 @@ class PlanningSnapshot(NamedTuple):
     def placement(self) -> Placement:
         """The problem as the planner takes it."""
         trees = tuple(Tree(parents) for parents in self.trees)
-        network = SiteNetwork(Sites(self.latency, self.bandwidth), trees, self.speed, filtering=True)
+        links, nodes = dict(self.own.links), dict(self.own.nodes)
+        sites = Sites(self.latency, self.bandwidth, link_metrics=links, site_metrics=nodes)
+        network = SiteNetwork(sites, trees, self.speed, filtering=True)
         return Placement(self.workload(), network, self.hosts)
 
 
@@ -238,6 +243,7 @@ def planning_snapshot(registry: QueryRegistry, period: int, rates: RateEstimates
         tuple(map(tuple, links.milliseconds(sites))),
         tuple(map(tuple, links.bandwidths(sites))),
         tuple(registry.speeds.get(site, inf) / 1000 for site in sites),
+        OwnMetricsTable.of(registry.own_metrics, sites),
     )
 
 

@@ -22,6 +22,7 @@ from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
 from distributary.systems.queries.links import LinkReport, LinkTable
 from distributary.systems.queries.messages import StreamLocation
+from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.settings import Surroundings
 from distributary.systems.queries.source_trees import (
     ParentChoice,
@@ -59,6 +60,8 @@ class SourceRegistry:
         """The links between nodes, as these have measured them."""
         self.speeds: dict[Address, float] = {}
         """Cycles a second of the processors of nodes."""
+        self.own_metrics: dict[Address, OwnMetricsReport] = {}
+        """What nodes have told of the user's own metrics."""
         self._feeds: dict[str, SourceFeed] = {}
         """The proxy and volume of each source."""
         self._nodes: set[Address] = {*around.brokers, node.address}
@@ -79,6 +82,10 @@ class SourceRegistry:
         if sender not in self.removed:
             self.speeds[sender] = message.speed
             self.links.learn(sender, message.links)
+
+    def _own_metrics_report(self, message: OwnMetricsReport, sender: Address) -> None:
+        if sender not in self.removed:
+            self.own_metrics[sender] = message
 
     def _bandwidth_left(self, broker: Address) -> float:
         able = min(self.surroundings.bandwidth.get(broker, inf), self.links.line(broker))
@@ -136,6 +143,7 @@ class SourceRegistry:
         self.removed.add(removed)
         self.links.forget(removed)
         self.speeds.pop(removed, None)
+        self.own_metrics.pop(removed, None)
         for number, tree in enumerate(self.trees):
             lost_root = tree.root == removed
             told = self._replace_root(number) if lost_root else tree.remove(removed, self.parent_choice)
