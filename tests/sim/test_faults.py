@@ -12,6 +12,8 @@ import pytest
 from distributary.errors import DistributaryError
 from distributary.sim.faults import (
     KINDS,
+    ClockDrift,
+    ClockSkew,
     Crash,
     DelaySpike,
     Duplication,
@@ -71,6 +73,8 @@ NODE_FAULTS = [
     NodeLeave(start=3, node=2),
 ]
 
+CLOCK_FAULTS = [ClockSkew(start=3, nodes=(1, 2), ahead=5), ClockDrift(start=3, end=6, nodes=(2,), rate=1.5)]
+
 
 def name(fault: Fault) -> str:
     return kinds_of(fault)[-1]
@@ -82,7 +86,7 @@ def test_there_is_calm_without_faults() -> None:
     assert injection.fired == {}
 
 
-@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS], ids=name)
+@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS], ids=name)
 def test_a_fault_fires_and_counts_as_its_kind_and_no_other(fault: Fault) -> None:
     heard, injection, _ = ran(fault)
     assert heard != CALM
@@ -90,7 +94,7 @@ def test_a_fault_fires_and_counts_as_its_kind_and_no_other(fault: Fault) -> None
     assert set(injection.fired) <= set(KINDS)
 
 
-@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS], ids=name)
+@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS], ids=name)
 def test_before_its_window_a_fault_changes_nothing(fault: Fault) -> None:
     heard, _, _ = ran(fault)
     for address in (0, 1, 3):  # what node 2 heard is gone where it left or lost its state
@@ -103,7 +107,7 @@ def test_after_its_window_a_fault_of_messages_changes_nothing(fault: Fault) -> N
     assert outside(heard, 0, 7) == outside(CALM, 0, 7)
 
 
-@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS], ids=name)
+@pytest.mark.parametrize("fault", [*MESSAGE_FAULTS, *NODE_FAULTS, *CLOCK_FAULTS], ids=name)
 def test_the_same_seed_gives_the_same_faults(fault: Fault) -> None:
     (one, first, _), (other, second, _) = ran(fault), ran(fault)
     assert one == other
@@ -260,8 +264,43 @@ def test_a_node_that_can_say_farewell_has_time_to() -> None:
     assert sorted(population.members) == [0, 2]
 
 
+def test_a_skewed_clock_is_ahead_for_good_and_changes_nothing_else() -> None:
+    heard, injection, population = ran(ClockSkew(start=3, nodes=(1, 2), ahead=5))
+    assert injection.fired == {"clock skew": 2}
+    assert heard[0] == CALM[0]
+    for address in (1, 2):
+        assert heard[address] == pytest.approx(
+            [(time + 5 if time >= 3 else time, sender, number) for time, sender, number in CALM[address]]
+        )
+    population.crash(2)
+    population.restart(2, keep_state=False)
+    assert population.members[2].node.now == END + 5, "the clock outlives its node's memory"
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.5])
+def test_a_drifting_clock_wakes_its_node_sooner_or_later_and_keeps_the_difference(rate: float) -> None:
+    heard, injection, population = ran(ClockDrift(start=3.01, end=6.01, nodes=(2,), rate=rate))
+    assert injection.fired == {"clock drift": 1}
+    in_window = [time for time, sender, _ in heard[0] if sender == 2 and 3.2 < time < 6]
+    assert [later - one for one, later in pairwise(in_window)] == pytest.approx(
+        [0.1 / rate] * (len(in_window) - 1)
+    )
+    after = [time for time, sender, _ in heard[0] if sender == 2 and time > 6.3]
+    assert [later - one for one, later in pairwise(after)] == pytest.approx([0.1] * (len(after) - 1))
+    assert population.simulator.local_time(2) == pytest.approx(END + 3 * (rate - 1))
+    assert [time for time, _, _ in heard[2]] == sorted(time for time, _, _ in heard[2])
+
+
+def test_no_clock_goes_back() -> None:
+    world = Simulator(1, ConstantLatency(0.05))
+    for wrong in ({"forward": -1.0}, {"rate": 0.0}, {"rate": -1.0}):
+        with pytest.raises(DistributaryError, match="never goes back"):
+            world.set_clock(1, **wrong)
+
+
 def test_faults_of_nodes_that_are_not_there_do_not_fire() -> None:
     _, injection, _ = ran(
+        ClockSkew(start=3, nodes=(9,), ahead=1),
         *(Crash(start=3, end=4, node=9), Pause(start=3, end=4, node=9), NodeLeave(start=3, node=9)),
         NodeJoin(start=3, node=2),
     )
@@ -286,6 +325,10 @@ def test_taking_a_fault_away_leaves_the_draws_of_the_others() -> None:
         (Reordering(start=1, end=2, probability=0.5, by=0), "'by'"),
         (DelaySpike(start=1, end=2, extra=-1), "'extra'"),
         (Partition(start=1, end=2, side=()), "nobody"),
+        (ClockSkew(start=1, nodes=(1,), ahead=0), "'ahead'"),
+        (ClockSkew(start=1, nodes=(), ahead=1), "nobody's clock"),
+        (ClockDrift(start=1, end=2, nodes=(1,), rate=0), "rate"),
+        (ClockDrift(start=1, end=2, nodes=(1,), rate=1), "rate"),
     ],
     ids=lambda value: "" if isinstance(value, str) else None,
 )

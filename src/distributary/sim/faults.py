@@ -8,7 +8,10 @@ Rules:
 - The order of messages on a link is kept, even through a delay spike; only `Reordering` and the second copies
   of `Duplication` break it.
 - Every fault counts how often it fired: messages lost, duplicated, delayed or blocked, messages that were
-  overtaken, nodes stopped. A fault of a node that does not exist or is already down does not fire.
+  overtaken, nodes stopped, clocks set. A fault of a node that does not exist or is already down does not
+  fire.
+- A clock that was wrong once stays wrong: after a skew or a drift it runs at the right rate again, but keeps
+  the difference, as no clock goes back.
 """
 
 from __future__ import annotations
@@ -129,13 +132,39 @@ class NodeLeave(_MembershipChange):
     kind: ClassVar = "leave"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClockSkew:
+    """The clocks of some nodes are put forward by `ahead` seconds, so that those of all others are behind."""
+
+    kind: ClassVar = "clock skew"
+    start: float
+    nodes: tuple[Address, ...]
+    ahead: float
+
+    @property
+    def end(self) -> float:
+        """The same as `start`: the change takes no time, and lasts."""
+        return self.start
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockDrift(_TimedFault):
+    """The clocks of some nodes run at `rate` times the speed of others."""
+
+    kind: ClassVar = "clock drift"
+    nodes: tuple[Address, ...]
+    rate: float
+
+
 MessageFault = Loss | Duplication | Reordering | DelaySpike | Partition
 NodeFault = Crash | Pause | NodeJoin | NodeLeave
-Fault = MessageFault | NodeFault
+ClockFault = ClockSkew | ClockDrift
+Fault = MessageFault | NodeFault | ClockFault
 
 KINDS = (
     *("loss", "duplication", "reordering", "delay spike", "partition", "one-way partition"),
     *("crash", "restart with state", "restart without state", "pause", "join", "leave"),
+    *("clock skew", "clock drift"),
 )
 """The names under which faults are required and counted. A crash that ends counts as a restart too."""
 
@@ -164,11 +193,15 @@ def check(fault: Fault) -> None:
     probability = getattr(fault, "probability", 1.0)
     if not 0 < probability <= 1:
         raise DistributaryError(f"{fault}: a probability lies above 0 and is at most 1, not {probability:g}")
-    for span in ("within", "by", "extra"):
+    for span in ("within", "by", "extra", "ahead"):
         if getattr(fault, span, 1.0) <= 0:
             raise DistributaryError(f"{fault}: {span!r} is a number of seconds above 0")
     if isinstance(fault, Partition) and not fault.side:
         raise DistributaryError(f"{fault}: nobody is on the side that is cut off")
+    if isinstance(fault, ClockFault) and not fault.nodes:
+        raise DistributaryError(f"{fault}: it is nobody's clock")
+    if isinstance(fault, ClockDrift) and (fault.rate <= 0 or fault.rate == 1):
+        raise DistributaryError(f"{fault}: a clock that drifts runs at a rate above 0 and other than 1")
 
 
 class Injection:
@@ -199,6 +232,8 @@ class Injection:
         end: Callable[[], None]
         if isinstance(fault, NodeFault):
             begin, end = partial(self._begin, fault), partial(self._end, fault)
+        elif isinstance(fault, ClockFault):
+            begin, end = partial(self._set_clocks, fault), partial(self._right_clocks, fault)
         else:
             begin, end = self._network.switch(fault, random)
         self._at(fault.start, fault, "begins", begin)
@@ -234,6 +269,20 @@ class Injection:
         elif isinstance(fault, Crash) and node in population.members and not self.simulator.is_up(node):
             population.restart(node, keep_state=fault.keep_state)
             self.fired[kinds_of(fault)[-1]] += 1
+
+    def _set_clocks(self, fault: ClockFault) -> None:
+        for node in fault.nodes:
+            if node not in self.population.members:
+                continue
+            if isinstance(fault, ClockSkew):
+                self.simulator.set_clock(node, forward=fault.ahead)
+            else:
+                self.simulator.set_clock(node, rate=fault.rate)
+            self.fired[fault.kind] += 1
+
+    def _right_clocks(self, fault: ClockFault) -> None:
+        for node in fault.nodes:
+            self.simulator.set_clock(node, rate=1.0)
 
 
 class _FaultyNetwork:

@@ -5,7 +5,8 @@ Rules:
 - A scenario promises kinds of faults. A run in which one of them never fired has tested nothing of that kind
   and fails (`require_fired`), naming it.
 - A scenario drawn from a seed affects at most a given number of nodes at a time, and everything has ended at
-  its end: crashed nodes are restarted, paused ones resumed, partitions closed.
+  its end: crashed nodes are restarted, paused ones resumed, partitions closed. Only clocks, half of which a
+  fault may set wrong, keep the difference that they have by then.
 - The same seed, nodes and settings give the same scenario in every process.
 """
 
@@ -21,6 +22,8 @@ from distributary.errors import DistributaryError
 from distributary.overlay.node import Address
 from distributary.sim.faults import (
     KINDS,
+    ClockDrift,
+    ClockSkew,
     Crash,
     DelaySpike,
     Duplication,
@@ -48,6 +51,7 @@ SCENARIOS: dict[str, tuple[str, ...]] = {
     "amnesia": ("restart without state",),
     "pause": ("pause",),
     "churn": ("join", "leave"),
+    "clocks": ("clock skew", "clock drift"),
     "messages": ("loss", "duplication", "reordering", "delay spike"),
     "nodes": ("restart with state", "restart without state", "pause", "join", "leave"),
     "everything": tuple(kind for kind in KINDS if kind != "crash"),
@@ -132,7 +136,9 @@ def random_scenario(
         raise DistributaryError(f"no kind of fault is called {unknown[0]!r}; there are {known}")
     draw = _Draw(random, nodes, spares, start, start + duration)
     faults = [draw.message_fault(kind) for kind in wanted if kind in _OF_MESSAGES]
-    faults += draw.outages([kind for kind in wanted if kind not in _OF_MESSAGES], at_once, gap, largest_side)
+    faults += [draw.clock_fault(kind, nodes) for kind in wanted if kind in _OF_CLOCKS]
+    outages = [kind for kind in wanted if kind not in (*_OF_MESSAGES, *_OF_CLOCKS)]
+    faults += draw.outages(outages, at_once, gap, largest_side)
     placed = {kind for fault in faults for kind in kinds_of(fault)}
     missing = [kind for kind in wanted if kind not in placed]
     if missing:
@@ -142,6 +148,7 @@ def random_scenario(
 
 
 _OF_MESSAGES = ("loss", "duplication", "reordering", "delay spike")
+_OF_CLOCKS = ("clock skew", "clock drift")
 
 
 class _Draw:
@@ -176,6 +183,20 @@ class _Draw:
                 length = uniform(span / 10, span / 4)
                 start = uniform(self.start, self.end - length)
                 return DelaySpike(start=start, end=start + length, extra=uniform(0.2, 2))
+
+    def clock_fault(self, kind: str, nodes: Sequence[Address]) -> Fault:
+        """A fault of half of the clocks: early and for good, or for a third of the time or more."""
+        uniform = self.random.uniform
+        span = self.end - self.start
+        some = tuple(sorted(self.random.sample(sorted(nodes), (len(nodes) + 1) // 2)))
+        if kind == "clock skew":
+            start = uniform(self.start, self.start + span / 4)
+            return ClockSkew(start=start, nodes=some, ahead=uniform(5.0, 500.0))
+        length = uniform(span / 3, span)
+        start = uniform(self.start, self.end - length)
+        faster = uniform(1.1, 1.5)
+        rate = self.random.choice([faster, 1 / faster])
+        return ClockDrift(start=start, end=start + length, nodes=some, rate=rate)
 
     def outages(self, kinds: list[str], at_once: int, gap: float, largest_side: int) -> list[Fault]:
         """Faults of nodes, each kind at least once: `at_once` sequences in which one follows another."""

@@ -11,6 +11,9 @@ Rules:
   node was handling, and a message is one deeper. What nodes do by themselves has no cause: it is upkeep.
 - A crashed node loses its alarms and all messages that arrive. A paused one handles everything later, in
   order, including what its clients ask of it.
+- All clocks agree, unless `set_clock` makes one differ. A node is told the time of its own clock, which never
+  goes back, and is woken by it; whoever watches (observers, deliveries, the driver) goes by the true time.
+  An alarm is due by the rate that the clock had when it was set.
 
 Cost: two to three microseconds a message, the node's own handling included, and what observers add.
 """
@@ -38,6 +41,22 @@ class DeliveredItem(NamedTuple):
     item: Any
     cause: Cause
     depth: int
+
+
+class Clock(NamedTuple):
+    """The clock of a node: since a time it has been so many seconds ahead, and it runs at a rate."""
+
+    since: float = 0.0
+    ahead: float = 0.0
+    rate: float = 1.0
+
+    def reads(self, now: float) -> float:
+        """What it shows at a true time.
+
+        >>> Clock(since=10, ahead=5, rate=1.5).reads(12)
+        18.0
+        """
+        return self.since + self.ahead + self.rate * (now - self.since)
 
 
 class Network(Protocol):
@@ -117,6 +136,8 @@ class Simulator:
         self._held: dict[Address, list[Due]] = {}
         self._ready: dict[Address, Node] = {}
         """The nodes that are neither down nor paused."""
+        self._clocks: dict[Address, Clock] = {}
+        """The clocks that do not show the true time."""
         self._observers: list[Observer] = []
         self._listeners: dict[str, list[Callable[..., None]]]
         self._listeners = {name: [] for name in ("sent", "received", "missed", "woken", "delivered")}
@@ -146,7 +167,7 @@ class Simulator:
         self.nodes[address] = self._ready[address] = node
         self._lives[address] = self._lives.get(address, -1) + 1
         self.say(address, "start")
-        self._carry_out(address, node.start(self.now), None, 0)
+        self._carry_out(address, node.start(self.local_time(address)), None, 0)
 
     def is_up(self, address: Address) -> bool:
         """Whether there is such a node and it is not down; a paused node is up."""
@@ -176,7 +197,7 @@ class Simulator:
             self.nodes[address] = fresh
         self._ready[address] = node = self.nodes[address]
         self.say(address, "restart" if fresh is None else "restart afresh")
-        self._carry_out(address, node.start(self.now), None, 0)
+        self._carry_out(address, node.start(self.local_time(address)), None, 0)
 
     def pause(self, address: Address) -> None:
         """Pause a node: what is due for it waits until it is resumed."""
@@ -204,6 +225,24 @@ class Simulator:
         self._down.discard(address)
         self.say(address, "gone")
 
+    # Clocks.
+
+    def local_time(self, address: Address) -> float:
+        """What the clock of a node shows now."""
+        clock = self._clocks.get(address)
+        return self.now if clock is None else clock.reads(self.now)
+
+    def set_clock(self, address: Address, *, forward: float = 0.0, rate: float | None = None) -> None:
+        """Put the clock of a node forward by some seconds, or have it run at another rate.
+
+        A clock keeps going through crashes and restarts of its node. DistributaryError when it would go back.
+        """
+        before = self._clocks.get(address, Clock())
+        if forward < 0 or (rate is not None and rate <= 0):
+            raise DistributaryError(f"a clock never goes back: not by {forward:g} s, nor at a rate of {rate}")
+        ahead = before.reads(self.now) - self.now + forward
+        self._clocks[address] = Clock(self.now, ahead, before.rate if rate is None else rate)
+
     # Time.
 
     def call(self, address: Address, action: Callable[[], None], cause: Cause = None) -> None:
@@ -213,7 +252,7 @@ class Simulator:
         if node is None:
             self._held[address].append((self.now, 0, CLIENT_CALL, address, action, None, cause, 0))
         else:
-            self._carry_out(address, node.call(action, self.now), cause, 0)
+            self._carry_out(address, node.call(action, self.local_time(address)), cause, 0)
 
     def at(self, time: float, action: Callable[[], None]) -> None:
         """Schedule an action of the driver: a call, a fault, a measurement."""
@@ -232,7 +271,7 @@ class Simulator:
 
         Every message passes here, so the common cases are written out with local names, for speed.
         """
-        due, ready, carry_out = self._due, self._ready, self._carry_out
+        due, ready, carry_out, clocks = self._due, self._ready, self._carry_out, self._clocks
         on_received, on_woken = self._listeners["received"], self._listeners["woken"]
         while due and most:
             entry = heappop(due)
@@ -252,16 +291,17 @@ class Simulator:
             if node is None:
                 self._wait_or_miss(entry)
                 continue
+            local = self.local_time(address) if clocks else now
             if kind == ARRIVAL:
                 for received in on_received:
                     received(now, who, address, what)
-                effects = node.receive(what, who, now)
+                effects = node.receive(what, who, local)
             elif kind == ALARM:
                 for woken in on_woken:
                     woken(now, address, what)
-                effects = node.wake(what, now)
+                effects = node.wake(what, local)
             else:
-                effects = node.call(what, now)
+                effects = node.call(what, local)
             if effects:
                 carry_out(address, effects, cause, depth)
         return most
@@ -296,6 +336,8 @@ class Simulator:
                     listener(delivered)
             else:
                 after, token = effect
+                if address in self._clocks:
+                    after /= self._clocks[address].rate
                 life = self._lives[address]
                 heappush(due, (now + after, next(order), ALARM, address, token, life, cause, depth))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from distributary.overlay.tree.topology import unsettled
@@ -90,6 +92,33 @@ def test_a_root_that_is_gone_for_good_is_replaced_by_one_of_its_children(seed: i
         world.run(0.5)
     world.run(20)
     assert world.got() == world.expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_roots_follow_each_other_whatever_their_clocks_say(seed: int) -> None:
+    """What a root began by a clock that is ahead, one whose clock is behind must end."""
+    world = World(NODES, seed, robust=True)
+    for address in range(2, NODES + 1):
+        world.simulator.set_clock(address, forward=1000.0 * (NODES - address))
+    for number in range(15):
+        world.subscribe(f"s{number}", at=2 + number % 11)
+    world.run(5)
+    roots = [1]
+    for _ in range(3):
+        world.deployment.crash(roots[-1])
+        world.run(90)
+        trees = world.trees(up=True)
+        assert unsettled(trees) == []
+        roots += [tree.address for tree in trees if tree.is_root]
+    assert any(one < later for one, later in pairwise(roots[1:])), "one whose clock is behind"
+    for _ in range(20):
+        world.publish()
+        world.run(0.5)
+    world.run(20)
+    assert world.got() == {
+        event: {one: 1 for one in receivers if one[0] not in roots[:-1]}
+        for event, receivers in world.expected.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ class RootTerm(NamedTuple):
     """
 
     epoch: float
-    """When the epoch began."""
+    """When the epoch began, by its first root's clock, but later than the epoch before by any clock."""
     number: int
     """Counts the terms of an epoch, from 0."""
     root: Address

@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -202,7 +203,7 @@ class RootRole:
     def _be_elected(self, others: list[Address]) -> None:
         """Become the root in place of one that has failed, in a new epoch; tell the others who elected."""
         self._parent.abandon()
-        term = self._root.term = messages.RootTerm(self._node.now, 0, self._node.address)
+        term = self._root.term = messages.RootTerm(self._next_epoch(), 0, self._node.address)
         self._link.place(None, 0)
         for other in others:
             self._post(other, messages.RootAnnouncement(term))
@@ -212,6 +213,11 @@ class RootRole:
         self._log.ask(EVERYTHING, 0)
         self._children.restart()
         self._act_as_root(())
+
+    def _next_epoch(self) -> float:
+        """A time for a new epoch: later than the one before, even if that began by a clock that is ahead."""
+        before, now = self._root.term, self._node.now
+        return now if before is None else max(now, math.nextafter(before.epoch, math.inf))
 
     def _act_as_root(self, known: Iterable[messages.RegistryEntry]) -> None:
         self.begin(known)

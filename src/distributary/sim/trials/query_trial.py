@@ -54,7 +54,7 @@ ENOUGH = 10
 """If so many nodes have sources or clients, faults happen to these only."""
 BEARABLE = (
     *("loss", "duplication", "reordering", "delay spike", "partition", "one-way partition"),
-    *("restart with state", "pause"),
+    *("restart with state", "pause", "clock skew", "clock drift"),
 )
 """The kinds of faults under which answers stay exact."""
 SCENARIO_NAMES = [
