@@ -95,3 +95,43 @@ def test_the_guess_of_the_nodes_is_near_on_average(count: int) -> None:
     settle(rings)
     mean = sum(map(estimated_bits, rings)) / count
     assert 2**mean == pytest.approx(count, rel=0.35)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("asks", [False, True])
+def test_who_comes_back_gets_what_was_stored_before_the_addresses_changed(
+    kind: type[HopeBroker], asks: bool
+) -> None:
+    """By itself when the subscription was there before; when it is new, by asking."""
+    random = Random(7)
+    deployment = settled(
+        kind,
+        random.sample(range(1 << 14), NODES),
+        14,
+        Addressing(1, 64),
+        dimensions=(1, 5),
+        refresh=5.0,
+        copies=1,
+        history=100,
+    )
+    nodes = list(deployment.members)
+    subscription = Subscription("s", "ann", path="//a")
+    if not asks:
+        deployment.subscribe(subscription, at=nodes[2])
+        deployment.simulator.run(until=2)
+        deployment.unsubscribe(subscription.key)
+        deployment.simulator.run(until=4)
+    events = [Event(f"e{number}", document=f"<r><a>{number}</a></r>") for number in range(15)]
+    for event in events:
+        deployment.publish(event, at=random.choice(nodes))
+    deployment.simulator.run(until=80)
+    assert {broker.agreement.settled.registering for broker in brokers(deployment)} == {(1,)}
+    deployment.subscribe(subscription, at=nodes[9])
+    deployment.simulator.run(until=82)
+    if asks:
+        assert not delivered(deployment)
+        broker = cast(HopeBroker, deployment.members[nodes[9]])
+        deployment.simulator.call(nodes[9], lambda: broker.catch_up(subscription.key))
+        deployment.simulator.run(until=84)
+    assert delivered(deployment) == expected([subscription], events)
+    assert len(delivered(deployment)) == 15

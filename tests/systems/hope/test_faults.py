@@ -181,7 +181,7 @@ def test_nodes_fail_at_once_with_probability_a_quarter_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_who_was_away_catches_up_with_what_it_missed_and_gets_nothing_twice(kind: type[HopeBroker]) -> None:
+def test_who_was_away_gets_by_itself_what_it_missed_and_nothing_twice(kind: type[HopeBroker]) -> None:
     random = Random(4)
     nodes = sorted(random.sample(range(CIRCLE.size), 10))
     deployment = kept_up(kind, nodes, 4, history=50)
@@ -198,10 +198,30 @@ def test_who_was_away_catches_up_with_what_it_missed_and_gets_nothing_twice(kind
     wanted = set(expected([subscription], events))
     assert any(event.startswith("missed") for event, _ in wanted - got(deployment))
     deployment.restart(away)
-    deployment.simulator.run(until=80)
-    broker = cast(HopeBroker, deployment.members[away])
-    deployment.simulator.call(away, lambda: broker.catch_up(subscription.key, since=20))
     deployment.simulator.run(until=90)
+    assert got(deployment) == wanted
+    assert len(deployment.deliveries) == len(wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_comes_back_at_another_node_after_its_home_has_vanished_gets_what_it_missed(
+    kind: type[HopeBroker],
+) -> None:
+    random = Random(4)
+    nodes = sorted(random.sample(range(CIRCLE.size), 10))
+    deployment = kept_up(kind, nodes, 4, history=50)
+    subscription = Subscription("s", "ann", path="//a[b or c]")
+    deployment.subscribe(subscription, at=nodes[3])
+    deployment.simulator.run(until=10)
+    deployment.crash(nodes[3])
+    deployment.simulator.run(until=40)
+    events = publish(deployment, random, [f"missed{number}" for number in range(25)])
+    deployment.simulator.run(until=60)
+    broker = cast(HopeBroker, deployment.members[nodes[7]])
+    deployment.simulator.call(nodes[7], lambda: broker.subscribe(subscription))
+    deployment.simulator.run(until=70)
+    wanted = set(expected([subscription], events))
+    assert len(wanted) > 3
     assert got(deployment) == wanted
     assert len(deployment.deliveries) == len(wanted)
 

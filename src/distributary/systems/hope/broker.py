@@ -13,8 +13,8 @@ Rules:
   neighbouring vertex is looked up on the ring once and cached until it turns out to be wrong.
 - Registrations are soft state: every `refresh` seconds a home registers its subscriptions again, and a vertex
   drops those not renewed for `LEASES` periods. This repairs whatever faults have damaged.
-- With `history`, the vertex of an event's key stores its latest events. `catch_up` has them delivered to a
-  subscriber that was away or is new: the request goes to every vertex whose events may match.
+- With `history`, the vertex of an event's key stores its latest events, for subscribers that were away or are
+  new (`history`).
 - With `facets`, there are several hypercubes, each rotated by another part of the circle. A subscription is
   registered in all of them and an event goes to one, chosen by its id, which spreads the load of a key with
   many events over several nodes.
@@ -26,32 +26,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 from zlib import crc32
 
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription, SubscriptionKey
-from distributary.overlay.hypercube import Cubes, CubeVertex, Key, children_above
+from distributary.overlay.hypercube import Cubes, CubeVertex, Key
 from distributary.overlay.node import Address, Message
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.hope.addressing import Addressing, StructuralAddress
 from distributary.systems.hope.dimension import AgreedDimensions, DimensionAgreement
+from distributary.systems.hope.history import EventHistory
 from distributary.systems.hope.messages import (
     DirectMessage,
-    EventName,
     EventNotice,
     EventRecall,
-    EventRecallReply,
     FilterRegistration,
     FilterWithdrawal,
     OwnershipDenial,
     OwnershipNotice,
     RegistrationName,
-    StoredEvent,
     XmlPublication,
 )
 from distributary.systems.ring_broker import RendezvousBroker
@@ -142,9 +140,10 @@ class HopeBroker(RendezvousBroker):
         )
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
-        self.history = history
+        self.history = EventHistory(self, history)
         self._addresses: dict[SubscriptionKey, list[StructuralAddress]] = {}
         """The addresses of the subscriptions here, in the cubes of each dimension."""
+        self._subscribed_at: dict[SubscriptionKey, float] = {}
         self._renewed_at: dict[tuple[int, RegistrationName], float] = {}
         """When each registration hosted here was last made or renewed."""
         self._hosts: dict[int, Address] = {}
@@ -153,8 +152,6 @@ class HopeBroker(RendezvousBroker):
         ring.listen(FilterRegistration, self._register)
         ring.listen(FilterWithdrawal, self._withdraw)
         ring.listen(XmlPublication, self._published)
-        ring.listen(EventRecall, self._recall)
-        self.node.handle(EventRecallReply, self._deliver_recalled)
         self.node.handle(DirectMessage, self._receive_direct)
         self.node.handle(OwnershipNotice, self._learn_host)
         self.node.handle(OwnershipDenial, self._forget_host)
@@ -172,13 +169,15 @@ class HopeBroker(RendezvousBroker):
         if known is not None and known != addresses:
             self._withdraw_from(subscription.key, self.agreement.settled.registering)
         self._addresses[subscription.key] = addresses
+        self._subscribed_at.setdefault(subscription.key, self.node.now)
         self._register_in(subscription.key, self.agreement.settled.registering)
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         self.home.remove(key)
         self._withdraw_from(key, self.agreement.settled.registering)
-        del self._addresses[key]
+        self.history.leaves(key, self.node.now)
+        del self._addresses[key], self._subscribed_at[key]
 
     def publish(self, event: Event) -> None:
         """Have an event delivered; DocumentError when its document cannot be parsed."""
@@ -192,14 +191,17 @@ class HopeBroker(RendezvousBroker):
 
         DistributaryError for a subscription with a tolerance, which depends on the order of events.
         """
-        if "change" in self.home.filters(key):
-            raise DistributaryError(
-                f"subscription {key} has a tolerance, which depends on the order of events; "
-                "that of remembered ones is not known; catch up with a subscription without one"
-            )
-        filter = self._addresses[key][0].filter
-        recall = EventRecall(key, self.node.address, filter, since)
-        self._send_up(key, self.agreement.settled.registering, recall)
+        self.history.catch_up(key, since)
+
+    # What a subscription here is registered with.
+
+    def filter_of(self, key: SubscriptionKey) -> int:
+        """The filter of a subscription here, which is the same in all cubes."""
+        return self._addresses[key][0].filter
+
+    def subscribed_at(self, key: SubscriptionKey) -> float:
+        """When a subscription was made here."""
+        return self._subscribed_at[key]
 
     # At the vertices hosted here.
 
@@ -215,8 +217,11 @@ class HopeBroker(RendezvousBroker):
         registration = RegistrationName(message.subscription, message.home)
         for position in arrival.keys:
             self._renewed_at[position, registration] = self.node.now
-            if self.replication.contents(position).get(registration) != message.filter:
+            known = self.replication.contents(position).get(registration)
+            if known != message.filter:
                 self.replication.put(position, registration, message.filter)
+            if known is None:
+                self.history.comes(registration)
 
     def _withdraw(self, message: FilterWithdrawal, arrival: Arrival) -> None:
         for position in arrival.keys:
@@ -230,12 +235,12 @@ class HopeBroker(RendezvousBroker):
     def _published(self, message: XmlPublication, arrival: Arrival) -> None:
         for position in arrival.keys:
             if message.came_from is None:
-                self._remember(position, message)
+                self.history.remember(position, message)
             self._meet(position, message)
         if message.came_from is not None:
-            self._introduce(arrival, arrival.origin)
+            self.introduce(arrival, arrival.origin)
 
-    def _spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
+    def spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
         """Visit the vertices hosted here that a message reaches from one of them; send it on to others."""
         pending = [(position, message.came_from)]
         while pending:
@@ -286,7 +291,7 @@ class HopeBroker(RendezvousBroker):
             if sender != self.node.address:
                 self.node.send(sender, OwnershipDenial(others))
 
-    def _introduce(self, arrival: Arrival, sender: Address) -> None:
+    def introduce(self, arrival: Arrival, sender: Address) -> None:
         """Tell a neighbour that routed to these positions that this node owns them."""
         if arrival.origin != self.node.address and sender != self.node.address:
             self.node.send(sender, OwnershipNotice(arrival.keys))
@@ -300,60 +305,15 @@ class HopeBroker(RendezvousBroker):
             if self._hosts.get(position) == sender:
                 del self._hosts[position]
 
-    # Stored events.
-
-    def _remember(self, position: int, message: XmlPublication) -> None:
-        """Store an event for later requests, dropping the oldest beyond the limit."""
-        if not self.history:
-            return
-        name = EventName(message.event.key)
-        contents = self.replication.contents(position).items()
-        past = {known: entry.time for known, entry in contents if isinstance(known, EventName)}
-        if name in past:
-            return
-        if len(past) >= self.history:
-            self.replication.drop(position, min(past, key=lambda known: (past[known], known)))
-        self.replication.put(position, name, StoredEvent(self.node.now, message.filter, message.event))
-
-    def _recall(self, message: EventRecall, arrival: Arrival) -> None:
-        if message.came_from is not None:
-            self._introduce(arrival, arrival.origin)
-        found: list[StoredEvent] = []
-
-        def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
-            found.extend(self._past(position, message))
-            return children_above(place.vertex, self.cubes.dimension(place), came_from)
-
-        for start in arrival.keys:
-            self._spread(start, message, visit)
-        if found:
-            found.sort(key=lambda entry: (entry.time, entry.event.key))
-            answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
-            self.tell(message.home, answer)
-
-    def _past(self, position: int, message: EventRecall) -> list[StoredEvent]:
-        return [
-            entry
-            for entry in self.replication.contents(position).values()
-            if isinstance(entry, StoredEvent)
-            and entry.time >= message.since
-            and not message.filter & ~entry.filter
-        ]
-
-    def _deliver_recalled(self, message: EventRecallReply, sender: Address) -> None:
-        for event in message.events:
-            self.home.accept(event, [message.subscription])
-
     # Upkeep.
 
     def _register_in(self, key: SubscriptionKey, ranks: Iterable[int]) -> None:
-        filter = self._addresses[key][0].filter
-        self._send_up(key, ranks, FilterRegistration(key, self.node.address, filter))
+        self.send_up(key, ranks, FilterRegistration(key, self.node.address, self.filter_of(key)))
 
     def _withdraw_from(self, key: SubscriptionKey, ranks: Iterable[int]) -> None:
-        self._send_up(key, ranks, FilterWithdrawal(key, self.node.address))
+        self.send_up(key, ranks, FilterWithdrawal(key, self.node.address))
 
-    def _send_up(self, key: SubscriptionKey, ranks: Iterable[int], message: Message) -> None:
+    def send_up(self, key: SubscriptionKey, ranks: Iterable[int], message: Message) -> None:
         """Send a message to the vertices of a subscription's keys, in all facets of some cubes."""
         addresses = self._addresses[key]
         self.ring.multicast(
@@ -380,6 +340,7 @@ class HopeBroker(RendezvousBroker):
         if not self.ring.member:
             return
         self.agreement.each_period(self.refresh)
+        self.history.each_period(self.refresh)
         self._renew()
         self._expire(self.node.now - LEASES * self.refresh)
 
@@ -398,5 +359,13 @@ class HopeBroker(RendezvousBroker):
         }
         self._renewed_at = {known: time for known, time in self._renewed_at.items() if known in hosted}
         for position, registration in sorted(hosted):
-            if self._renewed_at.setdefault((position, registration), self.node.now) < before:
+            renewed_at = self._renewed_at.setdefault((position, registration), self.node.now)
+            if renewed_at < before:
                 self._forget(position, registration)
+                if not self._is_registered(position, registration.subscription):
+                    self.history.leaves(registration.subscription, renewed_at)
+
+    def _is_registered(self, position: int, key: SubscriptionKey) -> bool:
+        """Whether a subscription is registered at a vertex, by whichever home."""
+        names = self.replication.contents(position)
+        return any(isinstance(name, RegistrationName) and name.subscription == key for name in names)

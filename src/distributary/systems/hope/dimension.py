@@ -42,6 +42,8 @@ class AgreedDimensions(NamedTuple):
     publishing: int
     registering: tuple[int, ...]
     since: float = 0.0
+    past: tuple[int, ...] = ()
+    """Where events were published before, and may still be stored."""
 
 
 class DimensionGossip(NamedTuple):
@@ -118,18 +120,19 @@ class DimensionAgreement:
 
     def _following(self, settled: AgreedDimensions, wait: float) -> AgreedDimensions:
         """The decision that follows this one now; the same one if no step is due."""
-        number, publishing, registering, since = settled
+        number, publishing, registering, since, past = settled
         now = self.ring.node.now
         if len(registering) == 1:
             fitting = self._fitting()
             if fitting == publishing:
                 return settled
-            return AgreedDimensions(number + 1, publishing, (publishing, fitting), now)
+            return AgreedDimensions(number + 1, publishing, (publishing, fitting), now, past)
         if now - since < wait:
             return settled
         if publishing == registering[0]:
-            return AgreedDimensions(number + 1, registering[1], registering, now)
-        return AgreedDimensions(number + 1, publishing, (publishing,), now)
+            past = tuple(sorted({*past, publishing}))
+            return AgreedDimensions(number + 1, registering[1], registering, now, past)
+        return AgreedDimensions(number + 1, publishing, (publishing,), now, past)
 
     def _fitting(self) -> int:
         """The rank of the best dimension: the present one while the estimate is in its range."""
@@ -148,9 +151,12 @@ class DimensionAgreement:
             self._estimate = (own + gossip.guess) / 2
 
     def _adopt(self, settled: AgreedDimensions) -> None:
-        if settled.number > self.settled.number:
-            before, self.settled = self.settled, settled
-            self._changed(before, settled)
+        """Follow a later decision; what is known of the past adds up, whoever decided it."""
+        before = self.settled
+        past = tuple(sorted({*before.past, *settled.past}))
+        self.settled = max(before, settled, key=lambda decision: decision.number)._replace(past=past)
+        if settled.number > before.number:
+            self._changed(before, self.settled)
 
     def _ask_once(self) -> None:
         """Ask the keeper for the decision once, as soon as this node is in the ring."""

@@ -40,7 +40,7 @@ class Kbpp(HopeBroker):
                 homes.update(vertex.homes(publication.filter))
             return children_below(place.vertex, came_from)
 
-        self._spread(position, publication, visit)
+        self.spread(position, publication, visit)
         self.home.notify(sorted(homes), publication.event)
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:

@@ -109,7 +109,7 @@ class Kbsp(HopeBroker):
                 else:
                     yield place.vertex ^ (1 << source)
 
-        self._spread(position, publication, visit)
+        self.spread(position, publication, visit)
         self.home.notify(sorted(homes), publication.event)
 
     # What the vertices here want.
@@ -179,7 +179,7 @@ class Kbsp(HopeBroker):
     # What the neighbours below want.
 
     def _advertised(self, advert: FilterAdvert, arrival: Arrival) -> None:
-        self._introduce(arrival, advert.speaker)
+        self.introduce(arrival, advert.speaker)
         for position in arrival.keys:
             self._apply_advert(position, advert)
 
@@ -209,7 +209,7 @@ class Kbsp(HopeBroker):
 
     def _renewed(self, message: AdvertRenewal, arrival: Arrival) -> None:
         speaker = message.speaker
-        self._introduce(arrival, speaker)
+        self.introduce(arrival, speaker)
         for position in arrival.keys:
             bit = bit_between(self.cubes.place(position).vertex, message.vertex)
             vertex = self._vertices.get(position)

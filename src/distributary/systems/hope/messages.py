@@ -105,6 +105,27 @@ class EventRecallReply(NamedTuple):
     events: tuple[Event, ...]
 
 
+class AbsenceNotice(NamedTuple):
+    """To the owner of a subscription's own key: nobody gets its events since a time."""
+
+    subscription: SubscriptionKey
+    since: float
+
+
+class AbsenceQuery(NamedTuple):
+    """To the same owner: the subscription is at a home now; since when was it away?"""
+
+    subscription: SubscriptionKey
+    home: Address
+
+
+class AbsenceReply(NamedTuple):
+    """To the home: since then; nothing is answered about a subscription that was not there before."""
+
+    subscription: SubscriptionKey
+    since: float
+
+
 class RegistrationName(NamedTuple):
     """Names a registration among the contents of a vertex; the entry is its filter."""
 
@@ -123,6 +144,12 @@ class EventName(NamedTuple):
     """Names a stored event; the entry is a `StoredEvent`."""
 
     event: EventKey
+
+
+class AbsenceName(NamedTuple):
+    """Names the absence of a subscription; the entry is the time since when."""
+
+    subscription: SubscriptionKey
 
 
 class StoredEvent(NamedTuple):
