@@ -29,7 +29,7 @@ class World:
 
     def __init__(self, dimension: int, length: int, budget: int | None) -> None:
         random = Random(dimension)
-        addressing = Addressing(dimension, length)
+        addressing = Addressing(dimension, length, value_bits=0)
         self.deployment = settled(Kbsp, range(1 << dimension), dimension, addressing, budget=budget)
         asked, published = [], []
         for number in range(SUBSCRIPTIONS):

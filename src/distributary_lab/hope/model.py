@@ -208,7 +208,7 @@ class PublishedCollection:
 
     def addresses(self, dimension: int, length: int) -> tuple[Addresses, Addresses]:
         """Of the events and of the subscriptions."""
-        addressing = Addressing(dimension, length)
+        addressing = Addressing(dimension, length, value_bits=0)
         asked = (addressing.of_filters({"path": path}) for path in self.paths)
         return Addresses.of(map(addressing.of_items, self.items), length), Addresses.of(asked, length)
 

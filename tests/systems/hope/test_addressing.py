@@ -38,7 +38,77 @@ def test_structures_differ_in_keys_and_more_so_in_filters() -> None:
     assert 25 < len(keys) < len(filters)
 
 
-def test_values_do_not_change_an_address() -> None:
+TEXTS = st.sampled_from(
+    ["7", " 7\n", "07.0", "-0", "0", "x", "", "y" * 64, "y" * 65, " " * 70 + "7", "7" * 70, "1e3", "&#233;"]
+)
+LITERALS = ["7", "0", "'7'", "''", "'x'", f"'{'y' * 64}'", f"'{'y' * 65}'", "7" * 70, "'\u00e9'", "1000"]
+COMPARISONS = [
+    "//a[. = {}]",
+    "/r/a[b = {}]",
+    "/r/*[. = {}]",
+    "/r[a/@k = {} or b = {}]",
+    "/r[not(a = {})]",
+    "/r[a = {} and not(b = {})]",
+    "//a[text() = {}]",
+    "/r/a[b = {}] | /r[@k = {}]",
+    "/r[. = {}]",
+    "/r[a != {}]",
+    "/r[{} = a]",
+]
+
+
+@settings(deadline=None)
+@given(
+    st.lists(TEXTS, min_size=4, max_size=4), st.sampled_from(COMPARISONS), st.lists(st.sampled_from(LITERALS))
+)
+def test_values_never_hide_a_document_from_a_path_that_selects_it(
+    texts: list[str], comparison: str, literals: list[str]
+) -> None:
+    one, two = [*literals, "7", "0"][:2]
+    key, first, second, third = texts
+    document = f"<r k='{key}'><a k='{first}'>{second}<b>{third}</b></a><b>{first}</b><a>{third}</a></r>"
+    event = Event("e", document=document)
+    filters = parse_filters(Subscription("s", "u", path=comparison.format(one, two)))
+    for bits in (1, 64, 4096):
+        addressing = Addressing(6, 64, value_bits=bits)
+        if filters["path"].matches(event):
+            assert covers(addressing.of_event(event).filter, addressing.of_filters(filters).filter)
+
+
+@pytest.mark.parametrize(
+    ("path", "passes"),
+    [
+        ("/bib/book[price = 7]", True),
+        ("/bib/book[price = 8]", False),
+        ("/bib/book[@id = 'x']", True),
+        ("/bib/book[@id = 'z']", False),
+        ("/bib/book[price = 8 or @id = 'z']", True),
+        ("/bib/book[price = 7 and @id = 'z']", False),
+        ("/bib/book[not(price = 7)]", True),
+        ("//price[. = 8]", False),
+        ("/bib/book[price > 8]", True),
+    ],
+)
+def test_an_event_without_a_value_that_is_asked_for_is_refused_by_its_filter(path: str, passes: bool) -> None:
+    """What `or` and `not` ask for is known to the home alone."""
+    addressing = Addressing(value_bits=4096)
+    event = Event("e", document="<bib><book id='x'><price>7.0</price></book></bib>")
+    asks = addressing.of_filters(parse_filters(Subscription("s", "u", path=path)))
+    assert covers(addressing.of_event(event).filter, asks.filter) is passes
+
+
+def test_values_fill_none_of_the_bits_of_the_structure() -> None:
+    addressing = Addressing(8, 64, value_bits=16)
+    few, many = (
+        addressing.of_event(Event("e", document=f"<r>{''.join(f'<a>{n}</a>' for n in range(1, size))}</r>"))
+        for size in (2, 200)
+    )
+    assert few.key == many.key
+    assert few.filter & (1 << 64) - 1 == many.filter & (1 << 64) - 1
+    assert many.filter >> 64 == (1 << 16) - 1
+
+
+def test_comparisons_other_than_equality_do_not_change_an_address() -> None:
     addressing = Addressing()
     plain, valued, wild = (
         addressing.of_filters(parse_filters(Subscription("s", "u", path=path)))

@@ -22,6 +22,7 @@ from distributary.systems.hope.kbsp import Kbsp
 
 KINDS: list[type[HopeBroker]] = [Kbpp, Kbsp]
 LABELS = "abcdef"
+CONDITIONS = ["{} > 4", "{}", "not({})", "{} or {}", "{}/{}", ".//{} = 3", "{} = '5'", "not({} = 5)", ". = 7"]
 
 
 def settled(
@@ -59,7 +60,7 @@ def random_path(random: Random) -> str:
     for _ in range(random.randint(1, 3)):
         steps += random.choice(["/", "/", "//"]) + random.choice([*LABELS, "*"])
         if random.random() < 0.3:
-            condition = random.choice(["{} > 4", "{}", "not({})", "{} or {}", "{}/{}", ".//{} = 3"])
+            condition = random.choice(CONDITIONS)
             steps += f"[{condition.format(random.choice(LABELS), random.choice(LABELS))}]"
     return steps if set(steps) - set("/*") else steps + "/a"
 

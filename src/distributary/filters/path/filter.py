@@ -103,7 +103,7 @@ class PathFilter(Filter):
 
     def matches(self, event: Event) -> bool:
         """Whether some branch selects a node of the document; `DocumentError` when that cannot be read."""
-        return event.document is not None and selects(self, _latest_document(event.document))
+        return event.document is not None and selects(self, parsed_document(event.document))
 
     def covers(self, other: Self) -> bool:
         """Certain when each branch of the other is covered by one of this filter; see `cover`."""
@@ -144,6 +144,6 @@ def _generalisations(
 
 
 @lru_cache(maxsize=1)
-def _latest_document(text: str) -> Document:
+def parsed_document(text: str) -> Document:
     """A document as it was read last: many filters are asked about one event before the next comes."""
     return parse_document(text)

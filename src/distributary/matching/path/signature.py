@@ -12,6 +12,8 @@ Rules:
   length derives from those (`structure_signatures`), so signatures of several lengths cost one pass.
 * A filter's items are what is *guaranteed*: `*`, `text()` and `//` contribute no pair across them, `or`
   contributes what all its parts share, `not()` contributes nothing, a union what all its branches share.
+* Values are items of their own (`document_values`, `guaranteed_values`), for those who want them: a filter
+  that compares a node with `=` guarantees that some node of that label has that value.
 * Signatures compare only when made with the same length and number of hashes.
 * Filters add up by AND (`aggregate`): the bits that all of them ask for. OR would ask a document for the bits
   of all filters at once and lose deliveries.
@@ -20,20 +22,29 @@ Rules:
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from hashlib import blake2b
+from itertools import accumulate
 from typing import NamedTuple
 
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
 from distributary.filters.path.filter import PathFilter
+from distributary.filters.path.literals import number
 from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate
 
-Item = str | tuple[str, str]
-"""A label, or the labels of a parent and its child."""
+Item = str | tuple[str, ...]
+"""A label, the labels of a parent and its child, or a label with a value (`value_item`)."""
+
+LONGEST_VALUE = 64
+"""Texts with more characters are no items, on either side; numbers are, however they are written."""
+
+_NUMBER_PART = re.compile(r"[ \t\r\n]*-?[0-9.]*[ \t\r\n]*")
+"""What the text nodes of a number look like."""
 
 
 class SignatureShape(NamedTuple):
@@ -124,6 +135,50 @@ def guaranteed_items(path_filter: PathFilter) -> set[Item]:
     return set.intersection(*map(branch_items, path_filter.branches))
 
 
+def document_values(document: Document) -> set[Item]:
+    """The values of a document with the labels of their nodes: as texts, and as numbers where they are.
+
+    >>> from distributary.filters.path.document import parse_document
+    >>> sorted(document_values(parse_document("<a id='x'> 7</a>")))
+    [('@id', 'text', 'x'), ('a', 'number', '7.0'), ('a', 'text', ' 7')]
+    """
+    lengths = [0, *accumulate(map(len, document.texts))]
+    items: set[Item] = set()
+    for node, path_class in enumerate(document.classes):
+        start, end = document.text_starts[node], document.text_ends[node]
+        is_short = end < 0 or lengths[end] - lengths[start] <= LONGEST_VALUE
+        if is_short or all(map(_NUMBER_PART.fullmatch, document.texts[start:end])):
+            items |= _value_items(document.labels[path_class], document.value(node))
+    return items
+
+
+def guaranteed_values(path_filter: PathFilter) -> set[Item]:
+    """The values that every document the filter selects has, with the labels of their nodes.
+
+    >>> sorted(guaranteed_values(PathFilter.parse("/bib/book[@id = 7 and not(year = 3)][a = 'x' or b]")))
+    [('@id', 'number', '7.0')]
+    """
+    return set.intersection(*(branch_items(branch, values=True) for branch in path_filter.branches))
+
+
+def value_item(label: str, value: str | float) -> Item | None:
+    """The item that a node of that label has when it equals a text or a number; None if it is no item.
+
+    >>> value_item("price", -0.0), value_item("name", "x" * 65)
+    (('price', 'number', '0.0'), None)
+    """
+    if isinstance(value, str):
+        return (label, "text", value) if len(value) <= LONGEST_VALUE else None
+    return label, "number", repr(value + 0.0)
+
+
+def _value_items(label: str, value: str) -> set[Item]:
+    found = [value_item(label, value)]
+    if (as_number := number(value)) == as_number:
+        found.append(value_item(label, as_number))
+    return {item for item in found if item is not None}
+
+
 def false_positive_estimate(hashes: int, items: int, length: int) -> float:
     """How likely an absent item appears present: (1 - e^(-kn/m))^k, equation 7.2.
 
@@ -165,7 +220,7 @@ def shape_for(items: int, rate: float) -> SignatureShape:
 
 @lru_cache(maxsize=1 << 16)
 def _hashed(item: Item) -> tuple[int, int]:
-    """Two 64-bit hashes of an item. NUL stands in no XML name, so a pair is never taken for a label."""
+    """Two 64-bit hashes of an item. NUL stands in no XML text, so a pair is never taken for a label."""
     text = item if isinstance(item, str) else "\0".join(item)
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1
@@ -176,8 +231,8 @@ def _bits(item: Item, shape: SignatureShape) -> int:
     """The bits an item sets: double hashing, reduced to the length."""
     first, second = _hashed(item)
     bits = 0
-    for number in range(shape.hashes):
-        bits |= 1 << ((first + number * second) & 0xFFFFFFFFFFFFFFFF) % shape.length
+    for turn in range(shape.hashes):
+        bits |= 1 << ((first + turn * second) & 0xFFFFFFFFFFFFFFFF) % shape.length
     return bits
 
 
@@ -186,8 +241,8 @@ def is_name(label: str) -> bool:
     return label not in (pattern.ANY_ELEMENT, pattern.ANY_ATTRIBUTE, pattern.TEXT)
 
 
-def branch_items(path: LocationPath, context: str | None = None) -> set[Item]:
-    """The labels and parent-child pairs of every document in which the path selects something.
+def branch_items(path: LocationPath, context: str | None = None, *, values: bool = False) -> set[Item]:
+    """The labels and parent-child pairs (or the values) of every document in which it selects something.
 
     `context` is the label of the node from which it selects; None: the document, or an unknown label.
     """
@@ -195,23 +250,29 @@ def branch_items(path: LocationPath, context: str | None = None) -> set[Item]:
     parent = context
     for step in path.steps:
         name = step.label if is_name(step.label) else None
-        if name is not None:
+        if name is not None and not values:
             items.add(name)
             if step.axis is Axis.CHILD and parent is not None:
                 items.add((parent, name))
         for predicate in step.predicates:
-            items |= _predicate_items(predicate, name)
+            items |= _predicate_items(predicate, name, values)
         parent = name
     return items
 
 
-def _predicate_items(predicate: Predicate, context: str | None) -> set[Item]:
+def _predicate_items(predicate: Predicate, context: str | None, values: bool) -> set[Item]:
     match predicate:
-        case Exists(path) | Compares(path, _, _):
-            return branch_items(path, context)
+        case Exists(path):
+            return branch_items(path, context, values=values)
+        case Compares(path, relation, literal):
+            items = branch_items(path, context, values=values)
+            last = path.steps[-1].label if path.steps else context
+            if values and relation == "=" and last is not None and is_name(last):
+                items |= {item for item in [value_item(last, literal)] if item is not None}
+            return items
         case And(parts):
-            return set().union(*(_predicate_items(part, context) for part in parts))
+            return set().union(*(_predicate_items(part, context, values) for part in parts))
         case Or(parts):
-            return set.intersection(*(_predicate_items(part, context) for part in parts))
+            return set.intersection(*(_predicate_items(part, context, values) for part in parts))
         case Not(_):
             return set()

@@ -11,8 +11,11 @@ document that a path selects covers the path's signature in either length, so
 Rules:
 
 - Both come from one pass over the items, each hashed once. No node parses a document again to route it.
-- A path's items are those that every document it selects has. Comparisons with values, `//`, `*`, `or` and
-  `not()` add fewer items, never too many; filters of other kinds add none.
+- A path's items are those that every document it selects has. `//`, `*`, `or` and `not()` add fewer items,
+  never too many; filters of other kinds add none.
+- Values have bits of the filter for themselves (section 6.2): a path that compares a node with `=` guarantees
+  that value, a document has all its values. However many those are, the bits of the structure do not fill up.
+  Keys are of structure alone.
 - Without a document (or a path) there are no items: the key is 0, which every key covers. A subscription
   without a path is thus served too, at the price of being known to every vertex.
 - All nodes of a system use one addressing: keys of different dimensions are different addresses.
@@ -26,13 +29,14 @@ from typing import NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.filters.filter import Filter
-from distributary.filters.path.document import parse_document
-from distributary.filters.path.filter import PathFilter
+from distributary.filters.path.filter import PathFilter, parsed_document
 from distributary.matching.path.signature import (
     Item,
     SignatureShape,
     document_items,
+    document_values,
     guaranteed_items,
+    guaranteed_values,
     structure_signatures,
 )
 from distributary.model import Event
@@ -48,7 +52,9 @@ class StructuralAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Addressing:
-    """Keys of `dimension` bits and filters of `length` bits; a length of 0 means no filters.
+    """Keys of `dimension` bits, filters of `length` bits for the structure and `value_bits` for values.
+
+    A length of 0 means no filters at all, and value bits of 0 that they say nothing of values.
 
     >>> from distributary.overlay.hypercube import covers
     >>> addressing = Addressing(dimension=8, length=64)
@@ -61,30 +67,47 @@ class Addressing:
     dimension: int = 12
     length: int = 1024
     hashes: int = 1
+    value_bits: int = 256
 
     def __post_init__(self) -> None:
-        if self.dimension < 1 or self.length < 0 or self.hashes < 1:
+        if self.dimension < 1 or self.length < 0 or self.hashes < 1 or self.value_bits < 0:
             raise DistributaryError(
-                "an address has at least 1 bit, a filter at least 0 and an item sets at least 1, not "
-                f"{self.dimension}, {self.length} and {self.hashes}"
+                "an address has at least 1 bit, a filter at least 0, for values too, and an item sets at "
+                f"least 1, not {self.dimension}, {self.length}, {self.value_bits} and {self.hashes}"
             )
 
     def of_event(self, event: Event) -> StructuralAddress:
         """The address of an event; DocumentError when its document cannot be parsed."""
-        return self.of_items(() if event.document is None else document_items(parse_document(event.document)))
+        if event.document is None:
+            return self.of_items(())
+        document = parsed_document(event.document)
+        return self.of_items(document_items(document), document_values(document) if self.has_values else ())
 
     def of_filters(self, filters: Mapping[str, Filter]) -> StructuralAddress:
         """The address of a subscription with these filters."""
         path = filters.get("path")
-        return self.of_items(guaranteed_items(path) if isinstance(path, PathFilter) else ())
+        if not isinstance(path, PathFilter):
+            return self.of_items(())
+        return self.of_items(guaranteed_items(path), guaranteed_values(path) if self.has_values else ())
 
-    def of_items(self, items: Iterable[Item]) -> StructuralAddress:
-        """The address of a structure. Keys set one bit for each item: more would only fill them sooner."""
+    @property
+    def has_values(self) -> bool:
+        """Whether filters say something of values."""
+        return bool(self.length and self.value_bits)
+
+    def of_items(self, items: Iterable[Item], values: Iterable[Item] = ()) -> StructuralAddress:
+        """The address of a structure, with the values that its filter is to show.
+
+        Keys set one bit for each item: more would only fill them sooner.
+        """
         shapes = [SignatureShape(self.dimension, 1)]
         if self.length:
             shapes.append(SignatureShape(self.length, self.hashes))
         key, *filters = structure_signatures(items, shapes)
-        return StructuralAddress(key.bits, filters[0].bits if filters else 0)
+        if not self.has_values:
+            return StructuralAddress(key.bits, filters[0].bits if filters else 0)
+        (shown,) = structure_signatures(values, [SignatureShape(self.value_bits, self.hashes)])
+        return StructuralAddress(key.bits, filters[0].bits | shown.bits << self.length)
 
 
 def fitting_dimension(nodes: int) -> int:

@@ -5,14 +5,14 @@ Rules:
 - The vertex of an event's key stores the latest `limit` events that were published there. `catch_up` sends a
   request to every vertex whose events may match a subscription, in every cube that events were ever published
   in: what was stored before the length of keys changed is found too.
-- A subscriber that comes back gets what it missed by itself. When a subscription is removed, or expires as its
-  home has vanished, the time is kept with the owner of the subscription's own key on the ring, which does not
-  depend on the cubes. A vertex at which that subscription is registered anew, by whichever home, asks there.
+- A subscriber that comes back gets what it missed by itself. When a subscription is removed, or expires since
+  its home has vanished, the time is kept with the owner of the subscription's own key on the ring, which does
+  not depend on the cubes. A vertex where that subscription is registered anew, by whichever home, asks there.
 - A home that starts again with its state catches up with what came while it was down.
 - Times are those of the nodes that noted them. Where their clocks differ, so does what is sent: too much does
   no harm at the same home, which delivers nothing twice; too little is missed, up to the difference.
-- Not for subscriptions with a tolerance, whose answer depends on the order of events. A home that has lost its
-  state does not know what it has delivered, so it catches up only when asked.
+- Not for subscriptions with a tolerance, whose answer depends on the order of events. A home that has lost
+  its state does not know what it has delivered, so it catches up only when asked.
 
 Cost: a message for each subscription that is made or removed, about half of log2 N hops, and for catching up
 one to each host of vertices above the subscription's key, in each of the cubes used so far.
