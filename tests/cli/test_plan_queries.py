@@ -78,6 +78,15 @@ def test_where_operators_run_what_moved_and_the_comparison_are_told(
     assert {"publishes trades", "busy.large (filter)", "client of busy"} <= set(texts)
 
 
+def test_metrics_of_ones_own_decide_where_operators_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    goal = 'goal = "minimise aggregate(SUM, rent * operators, BROKERS)"'
+    rents = "[metric.rent]\nsites = {a = 5, b = 1, c = 9}\n"
+    assert main(["plan", written(tmp_path, PLAN.replace(GOAL, goal) + rents)]) == 0
+    assert "planned: 2" in capsys.readouterr().out, "both operators at b"
+
+
 def test_operators_start_where_they_run_today(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     today = PLAN.replace("selectivity = 0.1", 'selectivity = 0.1\nsite = "b"')
     assert main(["plan", written(tmp_path, today)]) == 0

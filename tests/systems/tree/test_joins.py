@@ -148,7 +148,23 @@ def test_a_child_whose_parent_leaves_waits_rather_than_break_its_limit() -> None
     assert not orphan.link.attached
 
 
-@pytest.mark.parametrize("seed", range(3))
+def test_who_waits_sends_its_children_away() -> None:
+    """When the second fails, the third has no place but below the fourth, its child, which has another."""
+    far, near = 200.0, 20.0
+    latency = [[0.0, near, far, near], [near, 0.0, near, far], [far, near, 0.0, near], [near, far, near, 0.0]]
+    zeros = [[0.0] * 4] * 4
+    own = {"link_metrics": {"toll": zeros}, "site_metrics": {"rent": [0.0] * 4}}
+    sites = Sites(latency, zeros, processing=[0.0] * 4, **own)  # type: ignore[arg-type]
+    goal = parse_goal(f"{LATENCY}\nsubject to aggregate(SUM, link latency, PATH) <= 70")
+    world = GrowingWorld(goal, sites, Tree((NO_PARENT, 0, 1, 2)), robust=True, heartbeat=1.0)
+    world.run(10)
+    world.deployment.crash(2)
+    world.run(60)
+    assert world.placed() == {0: NO_PARENT, 2: 3, 3: 0}
+    assert world.broken() == []
+
+
+@pytest.mark.parametrize("seed", [0, 3, 7, 9])
 @pytest.mark.parametrize("best_effort", [False, True])
 def test_constraints_are_kept_while_nodes_come_and_go(seed: int, best_effort: bool) -> None:
     random = Random(seed)

@@ -116,6 +116,11 @@ class Children:
             if address != other:
                 self._post(address, messages.ParentRedirect(child.link, other))
 
+    def send_away(self) -> None:
+        """This node waits for a parent: its children are to look for others."""
+        for address, child in self._children.items():
+            self._post(address, messages.ParentRedirect(child.link, None))
+
     def _other_parent(self) -> Address | None:
         """Where to send children when this node leaves: its parent, or the root if it has none."""
         parent, term = self._link.parent, self._root.term

@@ -237,7 +237,7 @@ class UnknownChild(NamedTuple):
 
 
 class ParentRedirect(NamedTuple):
-    """I am about to leave the tree; request this parent."""
+    """I am about to leave the tree, or have no parent myself; request this one, any if none is named."""
 
     link: int
     successor: Address | None

@@ -9,7 +9,8 @@ Rules (the states of a change of parent are a table in `link`):
 - A node that needs a parent, whichever, takes the one that the root picks at random, or one it chooses
   itself (`choose_by`): the root offers some that have room, the node probes them, and requests the best.
 - If it chooses strictly, it takes no parent but those. When none of the offers will do it asks for others;
-  when there are none, it waits without a parent (`waiting` says why) and asks again from time to time.
+  when there are none, it waits without a parent (`waiting` says why) and asks again from time to time. Its
+  children are sent away, to find places of their own.
 - Only the root of the latest term may grant anything. A new root is told which parent the node has.
 """
 
@@ -167,6 +168,7 @@ class ParentProtocol:
     def offered(self, message: messages.ParentOffers, sender: Address) -> None:
         """Probe the parents on offer, and request the best; any, when none of them answers."""
         if message.term == self._root.term and self._answered(message) is not None:
+            self._tries = 0  # the root answers: what follows is for it, not for other contacts
             wait = self._settings.probe_wait
             self._prober.probe(message.parents, lambda found: self._chosen(message, found), wait)
 
@@ -200,6 +202,7 @@ class ParentProtocol:
         if link.parent is not None and link.attached:
             self._post(link.parent, messages.DetachNotice(link.stamp))
         link.attached = False
+        self._children.send_away()
         self.waiting = "there is no parent under which the constraints are kept"
         self._waits_until = self._node.now + self._settings.retry
         self._node.wake_after(self._settings.retry, "tree place")
@@ -290,7 +293,7 @@ class ParentProtocol:
             self.seek(link.parent)
 
     def redirected(self, message: messages.ParentRedirect, sender: Address) -> None:
-        """Go from a parent that leaves to the one it names, or to one that this node chooses."""
+        """Go from a parent that leaves, or waits, to the one it names, or to one that this node chooses."""
         if self._link.hears(sender, message.link) and not self._root.is_root:
             self.seek(message.successor if self._choose is None else None, must=True)
 

@@ -3,7 +3,8 @@
 Rules:
 
 - Whoever is probed answers with the values on its path as they would be with one more child; with nothing, if
-  it does not know them yet, or if with that child it or somebody below it would break a constraint.
+  it does not know them yet or has no parent itself, or if with that child it or somebody below it would break
+  a constraint.
 - The newcomer takes a parent only if it keeps the constraints there itself: those on its path and on the
   link (others do not hang on its place). It prefers parents under which all below it keep them too. Of those
   that will do it takes the one that gives it the best cost of its own with `best_effort`, any otherwise.
@@ -65,6 +66,8 @@ class PlaceChoice:
 
     def admits(self, child: Address) -> bool:
         """Whether the constraints stay kept here and below with this child."""
+        if not self._tree.is_root and not self._tree.link.attached:
+            return False
         if not self._constrained:
             return True
         statistics, model = self._statistics, self._model
