@@ -26,6 +26,7 @@ from distributary.systems.queries.settings import (
     Regrouping,
     Surroundings,
 )
+from distributary.systems.queries.source_trees import ParentPreference
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1
@@ -59,6 +60,9 @@ class World:
         checkpoints: CheckpointSettings | None = None,
         bandwidth: Mapping[Address, float] | None = None,
         regrouping: Regrouping | None = None,
+        restructuring: float | None = None,
+        prefer: ParentPreference | None = None,
+        probing: float = 30.0,
         processors: Mapping[Address, Processor] | None = None,
     ) -> None:
         self.random = Random(f"{seed}/world")
@@ -67,7 +71,15 @@ class World:
         self.metrics = Metrics()
         self.simulator = Simulator(seed, network or LineLatency(seed), [self.metrics])
         self.nodes = list(range(1, nodes + 1))
-        surroundings = Surroundings(self.nodes, bandwidth or {}, most_trees=2, fanout=fanout)
+        surroundings = Surroundings(
+            self.nodes,
+            bandwidth or {},
+            most_trees=2,
+            fanout=fanout,
+            restructuring=restructuring,
+            prefer=prefer,
+            probing=probing,
+        )
         self.population: Population[FlowBroker] = Population(
             self.simulator,
             lambda address: FlowBroker(

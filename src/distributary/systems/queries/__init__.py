@@ -13,11 +13,12 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `own_metrics`, `own_metrics_meter`: what users have nodes measure besides.
 - `connections`: one ordered connection to each other node (connection manager).
 - `retention`: what is kept until it is acknowledged.
-- `publications`, `router`: streams, their readers, and the routes between them (pub/sub manager, router).
-- `engine`: operators and clients of a node (operator engine).
+- `publications`, `ways`, `routes`, `router`: streams, their readers, and the routes between them (pub/sub
+  manager, router). `stream_trees`: the trees of operators' streams.
+- `traffic`, `engine`: operators and clients of a node (operator engine).
 - `reconfiguration`: moving and dividing operators (query manager).
-- `source_trees`, `source_registry`, `registry`: sources, their trees, queries, and where each stream is
-  (bootstrap node).
+- `source_trees`, `tree_rules`, `source_registry`, `registry`: sources, their trees and how these are
+  restructured, queries, and where each stream is (bootstrap node).
 - `registry_failover`: primary and standby of the registry. `checkpoints`: operators of lost nodes continue.
 - `node_model`, `statistics`: what a node measures, and rounds of values up and down the trees (statistics
   manager).
@@ -28,13 +29,17 @@ In reading order, with the parts of the seed's Figure 5.3:
 docs/query-network.md explains the protocols.
 """
 
+from distributary.systems.queries import messages
 from distributary.systems.queries.broker import FlowBroker, QueryResult
 from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES
 from distributary.systems.queries.links import LINK_MESSAGES
-from distributary.systems.queries.messages import CONTROL, DATA, TrafficCounts
+from distributary.systems.queries.messages import DATA, TrafficCounts
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS
 from distributary.systems.queries.processing import INSTANT, Processor, TimedProcessor
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
+from distributary.systems.queries.stream_trees import STREAM_TREE_MESSAGES
+
+CONTROL = (*messages.CONTROL, *STREAM_TREE_MESSAGES)
 
 __all__ = [
     "CHECKPOINT_MESSAGES",

@@ -28,7 +28,7 @@ from distributary.overlay.node import Address, Node
 from distributary.systems.queries import messages, settings
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
-from distributary.systems.queries.engine import Engine, TrafficCounter, first_cursors
+from distributary.systems.queries.engine import Engine, first_cursors
 from distributary.systems.queries.link_meter import LinkMeter
 from distributary.systems.queries.messages import InputCursor, Selection, StreamLocation, TrafficCounts
 from distributary.systems.queries.node_model import MeasurementReport, Site
@@ -39,7 +39,9 @@ from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
 from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
-from distributary.systems.queries.source_trees import preference_of
+from distributary.systems.queries.source_trees import ParentPreference, preference_of
+from distributary.systems.queries.stream_trees import StreamTreeSettings
+from distributary.systems.queries.traffic import TrafficCounter
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,10 @@ class FlowBroker:
         around = surroundings or settings.Surroundings()
         if regrouping is not None:
             around = replace(around, regrouping=regrouping)
-        if optimising is not None and around.prefer is None:
-            around = replace(around, prefer=preference_of(optimising.goal))
+        if optimising is not None:
+            prefer = around.prefer or preference_of(optimising.goal)
+            period = around.restructuring or optimising.period
+            around = replace(around, prefer=prefer, restructuring=period)
         self.node = node
         self.connections = connections = Connections(node)
         self.refused: dict[str, str] = {}
@@ -112,13 +116,17 @@ class FlowBroker:
             here = node.address == registry
             made = QueryRegistry(node, around, connections.send) if here else None
             self.registry_link = RegistryLink(connections, registry, made)
+        self.link_meter = LinkMeter(self.registry_link, around.brokers, around.probing, processor.speed)
         self.engine = Engine(
             self.registry_link,
             checkpointed=checkpoints is not None,
             on_settled=lambda operator: self.reconfiguration.settled(operator),
             processor=processor,
+            trees=StreamTreeSettings(
+                around.fanout, around.prefer or ParentPreference.NEAREST, around.restructuring
+            ),
+            links=self.link_meter.table,
         )
-        self.link_meter = LinkMeter(self.registry_link, around.brokers, around.probing, processor.speed)
         self.router = self.engine.router
         self.checkpoints: CheckpointManager | None = None
         if checkpoints is not None:

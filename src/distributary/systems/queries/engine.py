@@ -17,20 +17,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from distributary.flow import FilterOperation, Item, RejectedItem, Union, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
-from distributary.overlay.wire import size_of
 from distributary.systems.queries import messages
+from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.messages import Element, InputCursor, OperatorSpec, StreamReader
 from distributary.systems.queries.processing import INSTANT, ProcessingQueue, Processor, WaitingElements
 from distributary.systems.queries.publications import EVERYTHING, StreamPublication
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.router import Router
+from distributary.systems.queries.stream_trees import StreamTreeSettings
+from distributary.systems.queries.traffic import TrafficCounter
 
 ACKNOWLEDGE_EVERY = 16
 """A reader acknowledges after so many elements."""
@@ -64,52 +66,6 @@ TRANSITIONS = {
     "somebody reads it": (frozenset({ReaderState.IDLE}), ReaderState.SUBSCRIBING),
 }
 """Events: the states in which each may happen, and the state after it."""
-
-
-@dataclass
-class TrafficCounter:
-    """What went through an operator, or into a source, since a time."""
-
-    since: float
-    arrived: int = 0
-    """Items that an operator was sent; not all of them may have been processed."""
-    items_in: int = 0
-    bytes_in: int = 0
-    items_out: int = 0
-    bytes_out: int = 0
-    cycles: float = 0.0
-
-    def take_in(self, item: Item) -> None:
-        """Count an item that comes in."""
-        self.items_in += 1
-        self.bytes_in += size_of(item)
-
-    def give_out(self, item: Item) -> None:
-        """Count an item that goes out."""
-        self.items_out += 1
-        self.bytes_out += size_of(item)
-
-    def counts(self, name: str, now: float) -> messages.TrafficCounts:
-        """All of it, as a message.
-
-        Where a processor does not keep up, results and work are those that all items would have given which
-        arrived.
-        """
-        due = self.arrived / self.items_in if self.arrived and self.items_in else 1.0
-        return messages.TrafficCounts(
-            name,
-            now - self.since,
-            round(self.items_in * due),
-            round(self.bytes_in * due),
-            round(self.items_out * due),
-            round(self.bytes_out * due),
-            self.cycles * due,
-        )
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether it says what items give and cost: not while all that arrived still waits."""
-        return self.items_in > 0 or self.arrived == 0
 
 
 class DuplicateFilter:
@@ -260,8 +216,10 @@ class Engine:
         checkpointed: bool,
         on_settled: Callable[[str], None],
         processor: Processor = INSTANT,
+        trees: StreamTreeSettings | None = None,
+        links: Callable[[], LinkTable] = LinkTable,
     ) -> None:
-        self.router = Router(registry, self)
+        self.router = Router(registry, self, trees, links)
         self.hosted: dict[str, HostedReader] = {}
         self.woken = 0
         """How many idle operators somebody read again."""

@@ -27,7 +27,7 @@ from statistics import median
 
 from distributary.overlay.node import Address, Node
 from distributary.overlay.periodic import set_periodic_alarm
-from distributary.systems.queries.links import LinkEcho, LinkEstimate, LinkProbe, LinkReport
+from distributary.systems.queries.links import LinkEcho, LinkEstimate, LinkProbe, LinkReport, LinkTable
 from distributary.systems.queries.registry_failover import RegistryLink
 
 SAMPLES = 8
@@ -98,6 +98,11 @@ class LinkMeter:
         """What is known of the links to other nodes."""
         found = {other: trips.estimate() for other, trips in self._trips.items()}
         return {other: estimate for other, estimate in found.items() if estimate is not None}
+
+    def table(self) -> LinkTable:
+        """The same, by both ends."""
+        here = self._node.address
+        return LinkTable({(here, other): each for other, each in self.links().items()})
 
     def probe(self) -> None:
         """Probe the brokers whose turn it is; what they answer within the shortest retry is reported."""

@@ -302,6 +302,18 @@ class TreeParent(NamedTuple):
     parent: Address
 
 
+class TreeParentConfirmation(NamedTuple):
+    """To the registry: the sender knows which parent in a tree of sources it has instead of another."""
+
+    tree: int
+
+
+class Prune(NamedTuple):
+    """The sender gets a stream from elsewhere, or needs it no more: the receiver sends it nothing of it."""
+
+    stream: str
+
+
 # Hand-over of operators, and what is measured of them
 
 
@@ -452,6 +464,6 @@ CONTROL = (
     *(RegisterSource, SourceRoot, RegisterQuery, QueryDeployment, RegistrationRefusal),
     *(RegisterSubscription, SubscriptionStreams, LocationReport, DivisionReport, JoinTree, TreeParent),
     *(OperatorHandover, UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation),
-    LeaveTree,
+    *(LeaveTree, TreeParentConfirmation, Prune),
 )
 ROUND_MESSAGES = (RoundAnnouncement, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)

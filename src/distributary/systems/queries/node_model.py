@@ -440,8 +440,7 @@ class NodeModel:
 
     def links(self) -> LinkTable:
         """The links to other nodes, as far as they have been measured."""
-        here = self.node.address
-        return LinkTable({(here, other): each for other, each in self._link_meter.links().items()})
+        return self._link_meter.table()
 
     @property
     def speed(self) -> float:

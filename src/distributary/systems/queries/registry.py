@@ -31,7 +31,7 @@ from distributary.systems.queries.messages import OperatorSpec, StreamLocation, 
 from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
-from distributary.systems.queries.source_registry import MergeCheck, Send, SourceRegistry
+from distributary.systems.queries.source_registry import MergeCheck, RestructuringCheck, Send, SourceRegistry
 from distributary.systems.queries.source_trees import SourceTree
 
 
@@ -40,7 +40,8 @@ class RegistryState(NamedTuple):
 
     tables: tuple[tuple[tuple[Any, Any], ...], ...]
     """The contents of the registry's dictionaries."""
-    trees: tuple[tuple[Address, tuple[tuple[Address, Address], ...], tuple[Address, ...]], ...]
+    trees: tuple[tuple[Any, ...], ...]
+    """The root of each, its members' parents, and which members are idle and unsettled."""
     offered: tuple[tuple[SubscriptionKey, tuple[tuple[str, str], ...]], ...]
     divisions: tuple[messages.DivisionReport, ...]
     removed: tuple[Address, ...]
@@ -95,12 +96,17 @@ class QueryRegistry(SourceRegistry):
             LinkReport: self._link_report,
             OwnMetricsReport: self._own_metrics_report,
             MergeCheck: self._merge_check,
+            RestructuringCheck: self._restructuring_check,
+            messages.TreeParentConfirmation: self._parent_confirmed,
         }
         for kind in self.handlers if submit is None else ():
             node.handle(kind, self.handle)
         if (regrouping := around.regrouping) is not None:
             node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
             node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))
+        if (period := around.restructuring) is not None:
+            node.at_alarm("flow restructure sources", lambda about: self._time_to_restructure(node, period))
+            node.at_start(lambda: node.wake_after(period, "flow restructure sources"))
 
     def handle(self, message: Message, sender: Address) -> None:
         """Do what a node asks for, or take in what it reports."""
@@ -110,7 +116,10 @@ class QueryRegistry(SourceRegistry):
     def state(self) -> RegistryState:
         """All that is known, for another registry."""
         tables = tuple(tuple(table.items()) for table in self._tables)
-        trees = tuple((one.root, tuple(one.parents.items()), tuple(one.idle)) for one in self.trees)
+        trees = tuple(
+            (one.root, tuple(one.parents.items()), tuple(one.idle), tuple(one.unsettled))
+            for one in self.trees
+        )
         offered = tuple((key, tuple(streams.items())) for key, streams in self._offered.items())
         divisions, removed, nodes = tuple(self.divisions), tuple(self.removed), tuple(self._nodes)
         return RegistryState(tables, trees, offered, divisions, removed, nodes)
@@ -120,7 +129,9 @@ class QueryRegistry(SourceRegistry):
         for table, pairs in zip(self._tables, state.tables, strict=True):
             table.clear()
             table.update(dict(pairs))
-        self.trees = [SourceTree(root, dict(parents), set(idle)) for root, parents, idle in state.trees]
+        self.trees = [
+            SourceTree(root, dict(row), set(idle), set(new)) for root, row, idle, new in state.trees
+        ]
         self._offered = {key: dict(streams) for key, streams in state.offered}
         self.divisions = list(state.divisions)
         self.removed, self._nodes = set(state.removed), set(state.nodes)
@@ -133,6 +144,10 @@ class QueryRegistry(SourceRegistry):
     def _time_to_merge(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
         self._submit(MergeCheck(regrouping.likeness))
+
+    def _time_to_restructure(self, node: Node, period: float) -> None:
+        node.wake_after(period, "flow restructure sources")
+        self._submit(RestructuringCheck())
 
     # Queries
 

@@ -30,80 +30,62 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from distributary.flow import Item
 from distributary.overlay.node import Address
 from distributary.systems.queries import messages
+from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.messages import Element, Selection, StreamLocation, StreamReader
 from distributary.systems.queries.publications import StreamPublication, usable
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
+from distributary.systems.queries.routes import LocalReaders, PendingSubscription, ReaderRoute, Upward
+from distributary.systems.queries.stream_trees import (
+    JoinInvitation,
+    JoinStream,
+    LeaveStream,
+    StreamParent,
+    StreamParentConfirmation,
+    StreamTrees,
+    StreamTreeSettings,
+)
+from distributary.systems.queries.ways import Ways
 
-STREAM_MESSAGES = (messages.StreamElements, messages.StreamMove)
+STREAM_MESSAGES = (
+    *(messages.StreamElements, messages.StreamMove, messages.Prune),
+    *(JoinInvitation, JoinStream, StreamParent),
+)
 """Messages about a stream; others are about one reader of it."""
 MOST_FORGETS = 64
 """How many of the last requests to forget a reader are repeated when the way up a tree changes."""
 
-Upward = messages.Subscribe | messages.Unsubscribe | messages.ReadAcknowledgement
-"""Messages that go up, hop by hop, to the publisher of a stream."""
 
-
-class ReaderRoute(NamedTuple):
-    """The next hop to a reader, which may be this node, and what the reader can use."""
-
-    hop: Address
-    selection: Selection
-
-
-class PendingSubscription(NamedTuple):
-    """A subscription that is not granted yet, and who it came from."""
-
-    hop: Address
-    message: messages.Subscribe
-
-
-class LocalReaders(Protocol):
-    """The readers of streams at this node: what the router needs of the operator engine."""
-
-    def take(self, stream: str, reader: StreamReader, elements: Sequence[Element]) -> None:
-        """Elements have come for a reader; the first after a subscription say that it is granted."""
-
-    def resubscribe(self, stream: str) -> None:
-        """The routes of a stream are void: its readers here subscribe again."""
-
-    def wake(self, stream: str) -> None:
-        """A stream that is published here has a reader."""
-
-    def give_up(self, stream: str) -> None:
-        """Another node continues a stream that was published here, from a checkpoint."""
-
-
-class Router:
+class Router(Ways):
     """Subscriptions, routes and publications of one node."""
 
-    def __init__(self, registry: RegistryLink, readers: LocalReaders) -> None:
-        self.node = node = registry.connections.node
-        self.tell_registry = registry.send
+    def __init__(
+        self,
+        registry: RegistryLink,
+        readers: LocalReaders,
+        trees: StreamTreeSettings | None = None,
+        links: Callable[[], LinkTable] = LinkTable,
+    ) -> None:
+        super().__init__(registry)
+        node = self.node
         self.publications: dict[str, StreamPublication] = {}
-        self.locations: dict[str, StreamLocation] = {}
-        """Where streams are, as far as this node knows."""
-        self.parents: dict[int, Address] = {}
-        """The parent in each tree of sources that this node has joined."""
         self.routes: dict[str, dict[StreamReader, ReaderRoute]] = {}
         self._send = registry.connections.send
         self._readers = readers
-        self._proxies: dict[str, Address] = {}
-        """Of the sources whose root broker this is."""
         self._pending: dict[tuple[str, StreamReader], PendingSubscription] = {}
         """Subscriptions that were passed on and are not granted yet."""
         self._deferred: dict[str, list[tuple[Upward, Address]]] = {}
         """By stream, messages that wait until the next hop is known, and their senders."""
         self._forgets: deque[messages.Unsubscribe] = deque(maxlen=MOST_FORGETS)
         """The last requests to forget readers of this node: they may be lost with a node on the way."""
-        self._joining: set[int] = set()
-        """Trees that this node has asked the registry for a parent in."""
         self._withdrawn: set[str] = set()
+        settings = trees or StreamTreeSettings()
+        self.stream_trees = StreamTrees(node, self._send, settings, self._version_of, links)
         self._handlers: dict[type, Callable[[Any, Address], None]] = {
             messages.Subscribe: self._subscribe,
             messages.SubscriptionGrant: self._granted,
@@ -112,6 +94,10 @@ class Router:
             messages.StreamElements: self._elements,
             messages.StreamMove: lambda message, sender: self.learn_from_others([message]),
             messages.SubscriptionRedirect: self._redirected,
+            messages.Prune: self._prune,
+            JoinInvitation: self._invited,
+            JoinStream: self._join_stream,
+            StreamParent: self._stream_parent,
         }
         for kind in self._handlers:
             node.handle(kind, self._unless_withdrawn)
@@ -135,6 +121,8 @@ class Router:
         """Publish a stream here from now on; deferred subscriptions are served."""
         self.publications[stream] = publication
         self.locations[stream] = location
+        self.stream_parents.pop(stream, None)
+        self._announce_below(stream, location)
         self._void_routes(stream)
         self._resume(stream)
 
@@ -157,6 +145,7 @@ class Router:
     def hand_over(self, stream: str, host: Address) -> tuple[StreamPublication, StreamLocation]:
         """Publish a stream no more; its readers are told to find it at another host."""
         publication = self.publications.pop(stream)
+        self.stream_trees.forget([stream])
         location = StreamLocation(host, None, self.locations[stream].version + 1)
         self._announce(stream, location, [route.hop for route in self.routes.get(stream, {}).values()])
         self.learn([(stream, location)])
@@ -178,7 +167,8 @@ class Router:
     def withdraw(self, names: Iterable[str]) -> list[str]:
         """Free all state of withdrawn streams and readers; returns streams that have no reader any more."""
         self._withdrawn.update(names)
-        for known in (self.publications, self.locations, self.routes, self._deferred):
+        tables = (self.publications, self.locations, self.routes, self._deferred, self.stream_parents)
+        for known in (*tables, self.stream_trees.trees):
             discard(known, self.is_withdrawn)
         for routes in self.routes.values():
             discard(routes, lambda reader: self.is_withdrawn(reader.name))
@@ -189,6 +179,11 @@ class Router:
         discard(self._deferred, lambda stream: not self._deferred[stream])
         for tree in list(self.parents):
             self._leave_if_idle(tree)
+        for stream in list(self.stream_parents):
+            self._leave_stream_if_idle(stream)
+        for stream in self.stream_trees.trees:
+            for child in self.stream_trees.children(stream):
+                self._retire_child(stream, child)
         return [name for name, one in self.publications.items() if one.forget_all(self.is_withdrawn)]
 
     def remove_node(self, node: Address) -> None:
@@ -199,6 +194,7 @@ class Router:
         discard(self._pending, lambda key: self._pending[key].hop == node)
         for deferred in self._deferred.values():
             deferred[:] = [each for each in deferred if each[1] != node]
+        self.stream_trees.remove_node(node)
 
     def _leave_if_idle(self, tree: int) -> None:
         """Leave a tree of sources if nothing of it passes here."""
@@ -208,6 +204,22 @@ class Router:
             del self.parents[tree]
             self._joining.discard(tree)
             self.tell_registry(messages.LeaveTree(tree))
+
+    def _leave_stream_if_idle(self, stream: str) -> None:
+        """Leave the tree of an operator's stream if nothing of it passes here."""
+        if stream in self.stream_parents and not self._passes(stream):
+            del self.stream_parents[stream]
+            self._send(self.locations[stream].host, LeaveStream(stream))
+
+    def _passes(self, stream: str) -> bool:
+        """Whether anything of a stream passes here, or is to."""
+        waiting = stream in self._deferred or any(name == stream for name, _ in self._pending)
+        return waiting or bool(self.routes.get(stream))
+
+    def _retire_child(self, stream: str, child: Address) -> None:
+        """Take a node out of the tree of a stream that is published here if no reader is served by it."""
+        if not any(route.hop == child for route in self.routes.get(stream, {}).values()):
+            self.stream_trees.leave_root(stream, child)
 
     # Reading
 
@@ -246,11 +258,14 @@ class Router:
             if known is not None and location.version <= known.version:
                 continue
             self.locations[stream] = location
+            self.stream_parents.pop(stream, None)
             if stream in self.publications and location.tree is None and location.host != self.node.address:
                 del self.publications[stream]
+                self.stream_trees.forget([stream])
                 self._readers.give_up(stream)
-            if known is not None and known.tree is not None:
+            if known is not None:
                 self._announce_below(stream, location)
+            if known is not None and known.tree is not None:
                 self.node.wake_after(0.0, "flow idle tree", known.tree)
             if known is not None:
                 self._void_routes(stream)
@@ -264,7 +279,7 @@ class Router:
         self.learn([each for each in locations if each[1].host != here or each[0] not in self.locations])
 
     def _announce_below(self, stream: str, location: StreamLocation) -> None:
-        """Tell all who get a source by way of this node, or want to, that it is on another tree."""
+        """Tell all who get a stream by way of this node, or want to, that it is elsewhere."""
         hops = [route.hop for route in self.routes.get(stream, {}).values()]
         hops += [pending.hop for (name, _), pending in self._pending.items() if name == stream]
         self._announce(stream, location, [*hops, *(sender for _, sender in self._deferred.get(stream, ()))])
@@ -283,23 +298,6 @@ class Router:
             self._deferred[stream] = others
         self._readers.resubscribe(stream)
 
-    def _on_tree(self, stream: str, tree: int) -> bool:
-        return stream in self.locations and self.locations[stream].tree == tree
-
-    def _next_hop(self, stream: str) -> Address | None:
-        """The next node on the way to the publisher; None while it is not known, or if that is this node."""
-        location = self.locations.get(stream)
-        if location is None:
-            return None
-        if location.host == self.node.address:
-            return None if location.tree is None else self._proxies.get(stream)
-        if location.tree is None:
-            return location.host
-        if location.tree not in self.parents and location.tree not in self._joining:
-            self._joining.add(location.tree)
-            self.tell_registry(messages.JoinTree(location.tree))  # answered at once if the registry is here
-        return self.parents.get(location.tree)
-
     # What comes from below
 
     def _subscribe(self, message: messages.Subscribe, sender: Address) -> None:
@@ -311,17 +309,22 @@ class Router:
         elif sender != self.node.address and self._has_left(stream, location):
             self._send(sender, messages.SubscriptionRedirect(stream, reader, known))
         elif publication is not None:
-            self._grant(publication, message, sender)
+            direct = sender != self.node.address and known.tree is None
+            if not direct or self.stream_trees.admits(stream, sender):
+                self._grant(publication, message, sender)
         else:
             self._pending[stream, reader] = PendingSubscription(sender, message)
             self._send_up(message, sender)
 
     def _has_left(self, stream: str, believed: StreamLocation) -> bool:
-        """Whether the stream is at another host now, or has changed trees since."""
-        location = self.locations[stream]
-        if location.tree is not None:
-            return believed.version < location.version
-        return location.host != self.node.address and stream not in self.publications
+        """Whether the stream has moved since, or is not here though the sender believes it is.
+
+        Who knows where it is asks here because this node is above it in the stream's tree.
+        """
+        location, here = self.locations[stream], self.node.address
+        if believed.version < location.version:
+            return True
+        return location.tree is None and believed.host == here != location.host
 
     def _grant(self, publication: StreamPublication, message: messages.Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message
@@ -340,8 +343,11 @@ class Router:
         publication = self.publications.get(stream)
         if publication is None:
             self._send_up(message, sender)
-        elif forget:
+            self._leave_stream_if_idle(stream)
+            return
+        if forget:
             publication.forget(reader)
+        self._retire_child(stream, sender)
 
     def _acknowledged(self, message: messages.ReadAcknowledgement, sender: Address) -> None:
         publication, key = self.publications.get(message.stream), message.reader.key
@@ -367,6 +373,8 @@ class Router:
 
     def _granted(self, message: messages.SubscriptionGrant, sender: Address) -> None:
         stream, reader, elements = message
+        if sender not in (self.node.address, self._known_hop(stream)):
+            return  # it took a way that has changed meanwhile; another grant will come
         pending = self._pending.pop((stream, reader), None)
         if pending is None:
             return  # given up meanwhile
@@ -379,9 +387,12 @@ class Router:
             self._send(pending.hop, message)
 
     def _elements(self, message: messages.StreamElements, sender: Address) -> None:
-        # From another node it was sent before the stream moved: the grant has all that is missed.
-        if self.routes.get(message.stream) and sender == self._next_hop(message.stream):
+        # From another node it was sent before the way changed: the grant has all that is missed.
+        on_the_way = sender == self._known_hop(message.stream)
+        if on_the_way and self.routes.get(message.stream):
             self._forward(message.stream, message.elements)
+        elif not on_the_way or not self._passes(message.stream):
+            self._send(sender, messages.Prune(message.stream))
 
     def _forward(self, stream: str, elements: Sequence[Element]) -> None:
         """Give elements to readers here, and once to each next hop, as far as somebody there can use them."""
@@ -405,6 +416,9 @@ class Router:
     def _parent(self, message: messages.TreeParent, sender: Address) -> None:
         tree, parent = message
         before = self.parents.get(tree)
+        self.tell_registry(messages.TreeParentConfirmation(tree))
+        if before is None and tree not in self._joining:
+            return  # it has left the tree
         self.parents[tree] = parent
         if before is not None:
             for stream in [name for name in self.locations if self._on_tree(name, tree)]:
@@ -414,6 +428,38 @@ class Router:
             self._resume(stream)
         # Not at once: whoever asked for the parent may be about to use it.
         self.node.wake_after(0.0, "flow idle tree", tree)
+
+    def _invited(self, message: JoinInvitation, sender: Address) -> None:
+        """Ask the host of a stream for a parent in its tree, and tell it the links to its members."""
+        if self._passes(message.stream) and self.locations[message.stream].host == sender:
+            links = self.stream_trees.links_to((sender, *message.members))
+            self._send(sender, JoinStream(message.stream, links))
+
+    def _join_stream(self, message: JoinStream, sender: Address) -> None:
+        if message.stream in self.publications:
+            self.stream_trees.join(message, sender)
+        elif message.stream in self.locations:  # it has left, and the sender may not have been told
+            self._announce(message.stream, self.locations[message.stream], [sender])
+
+    def _stream_parent(self, message: StreamParent, sender: Address) -> None:
+        stream, version, parent, changed = message
+        location = StreamLocation(sender, None, version)
+        self.learn([(stream, location)])
+        if self.locations[stream] != location:
+            return  # the stream has moved since
+        before = self._known_hop(stream)
+        self.stream_parents[stream] = parent
+        self._send(sender, StreamParentConfirmation(stream))
+        if changed or before != parent:
+            self._reroute(stream, pass_on=before != parent)
+        self._leave_stream_if_idle(stream)
+
+    def _prune(self, message: messages.Prune, sender: Address) -> None:
+        routes = self.routes.get(message.stream, {})
+        discard(routes, lambda reader: routes[reader].hop == sender)
+
+    def _version_of(self, stream: str) -> int | None:
+        return self.locations[stream].version if stream in self.publications else None
 
     def _reroute(self, stream: str, pass_on: bool) -> None:
         """The way up has changed: readers here subscribe again, pending subscriptions are passed on again.

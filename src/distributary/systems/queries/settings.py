@@ -39,6 +39,8 @@ class Surroundings:
     most_trees: int = 4
     fanout: int = 4
     """How many children a node has in a tree, at most."""
+    restructuring: float | None = None
+    """Seconds between changes of trees by rules; where not given, the optimiser's period, if there is one."""
     prefer: ParentPreference | None = None
     """By what a node's parent in a tree is chosen; where not given, by the goal."""
     probing: float = 30.0

@@ -8,6 +8,7 @@ Rules:
 - Now and then the sources of a tree are moved to another that has nearly the same members (003, 5.2). The
   registry knows the members of all trees, so it compares them as they are, and needs no Bloom filters.
 - A node that wants a stream of a tree joins it once.
+- Trees are restructured now and then, one rule at a time (`tree_rules`).
 - Roots and parents are chosen by what nodes have measured of the links between them and reported.
 """
 
@@ -32,6 +33,7 @@ from distributary.systems.queries.source_trees import (
     best_root,
     mergeable,
 )
+from distributary.systems.queries.tree_rules import restructure
 
 Send = Callable[[Address, Message], None]
 
@@ -40,6 +42,10 @@ class MergeCheck(NamedTuple):
     """It is time to look for trees that share so many members; the registry sends this to itself."""
 
     likeness: float
+
+
+class RestructuringCheck(NamedTuple):
+    """It is time to restructure trees; the registry sends this to itself."""
 
 
 class SourceRegistry:
@@ -54,6 +60,8 @@ class SourceRegistry:
         """Brokers that have been removed: nothing is placed there."""
         self.merged = 0
         """How many trees had their sources moved to another."""
+        self.restructured = 0
+        """How often a rule was applied to a tree."""
         self._spent: dict[Address, float] = {}
         """The bandwidth of root brokers that their sources take."""
         self.links = LinkTable()
@@ -168,6 +176,17 @@ class SourceRegistry:
         pair = mergeable(self.trees, volumes, message.likeness, self._bandwidth_left)
         if pair is not None:
             self.merge(*pair)
+
+    def _restructuring_check(self, message: RestructuringCheck, sender: Address) -> None:
+        for number in self._used_trees():
+            tree = self.trees[number]
+            told = restructure(tree, self.parent_choice)
+            self.restructured += bool(told)
+            for node in told:
+                self._send(node, messages.TreeParent(number, tree.parents[node]))
+
+    def _parent_confirmed(self, message: messages.TreeParentConfirmation, sender: Address) -> None:
+        self.trees[message.tree].unsettled.discard(sender)
 
     def merge(self, number: int, into: int) -> None:
         """Move the sources of a tree to another; their readers hear of it from above."""

@@ -34,6 +34,8 @@ class SourceTree:
     parents: dict[Address, Address] = field(default_factory=dict)
     idle: set[Address] = field(default_factory=set)
     """Members that need nothing any more, and stay for those below them."""
+    unsettled: set[Address] = field(default_factory=set)
+    """Members that have not said yet that they know the parent which a rule gave them."""
 
     @property
     def members(self) -> set[Address]:
@@ -67,15 +69,17 @@ class SourceTree:
         self.idle.add(node)
         while free := self.idle - set(self.parents.values()):
             self.idle -= free
+            self.unsettled -= free
             for one in free:
                 self.parents.pop(one, None)
 
     def remove(self, node: Address, choice: ParentChoice) -> list[Address]:
         """Take a member out; returns those that were below it: their way to the root has changed."""
         self.idle.discard(node)
+        self.unsettled.discard(node)
         if self.parents.pop(node, None) is None:
             return []
-        below = self._below(node)
+        below = self.below(node)
         self._adopt(node, [one for one in (self.root, *self.parents) if one not in below], choice)
         return below
 
@@ -92,10 +96,10 @@ class SourceTree:
         removed, self.root = self.root, root
         self.parents.pop(root, None)
         self.idle.discard(root)
-        self._adopt(removed, [root, *self._below(root)], choice)
+        self._adopt(removed, [root, *self.below(root)], choice)
         return list(self.parents)
 
-    def _below(self, node: Address) -> list[Address]:
+    def below(self, node: Address) -> list[Address]:
         """The members whose way to the root leads by a node."""
         found = [node]
         for one in found:
@@ -106,7 +110,7 @@ class SourceTree:
         """Give those right below a removed node parents among members, or those who have such by now."""
         for orphan in [node for node, parent in self.parents.items() if parent == removed]:
             self.parents[orphan] = choice.best(self, members, orphan)
-            members += [orphan, *self._below(orphan)]
+            members += [orphan, *self.below(orphan)]
 
 
 class ParentPreference(Enum):
