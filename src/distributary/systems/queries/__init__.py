@@ -19,7 +19,8 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `reconfiguration`: moving and dividing operators (query manager).
 - `source_trees`, `tree_rules`, `source_registry`, `registry`: sources, their trees and how these are
   restructured, queries, and where each stream is (bootstrap node).
-- `registry_failover`: primary and standby of the registry. `checkpoints`: operators of lost nodes continue.
+- `listing`: what is registered, for clients. `registry_failover`: primary and standby of the registry.
+  `checkpoints`: operators of lost nodes continue.
 - `node_model`, `statistics`: what a node measures, and rounds of values up and down the trees (statistics
   manager).
 - `local_goals`, `probes`, `local_problem`, `snapshot`, `proposals`, `optimiser`: the network improves its
@@ -33,13 +34,14 @@ from distributary.systems.queries import messages
 from distributary.systems.queries.broker import FlowBroker, QueryResult
 from distributary.systems.queries.checkpoints import CHECKPOINT_MESSAGES
 from distributary.systems.queries.links import LINK_MESSAGES
+from distributary.systems.queries.listing import RegistryListing
 from distributary.systems.queries.messages import DATA, TrafficCounts
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS
 from distributary.systems.queries.processing import INSTANT, Processor, TimedProcessor
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Surroundings
 from distributary.systems.queries.stream_trees import STREAM_TREE_MESSAGES
 
-CONTROL = (*messages.CONTROL, *STREAM_TREE_MESSAGES)
+CONTROL = (*messages.CONTROL, *STREAM_TREE_MESSAGES, RegistryListing)
 
 __all__ = [
     "CHECKPOINT_MESSAGES",
@@ -54,6 +56,7 @@ __all__ = [
     "Processor",
     "QueryOptimiserSettings",
     "QueryResult",
+    "RegistryListing",
     "Surroundings",
     "TimedProcessor",
     "TrafficCounts",

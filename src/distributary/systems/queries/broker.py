@@ -30,6 +30,7 @@ from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine, first_cursors
 from distributary.systems.queries.link_meter import LinkMeter
+from distributary.systems.queries.listing import RegistryListing
 from distributary.systems.queries.messages import InputCursor, Selection, StreamLocation, TrafficCounts
 from distributary.systems.queries.node_model import MeasurementReport, Site
 from distributary.systems.queries.optimiser import QueryOptimiser, optimiser_of
@@ -138,6 +139,7 @@ class FlowBroker:
         node.handle(messages.RegistrationRefusal, self._refusal)
         node.handle(messages.SubscriptionStreams, self._subscription_streams)
         node.handle(messages.WithdrawalNotice, self._withdrawal)
+        node.handle(RegistryListing, lambda message, sender: node.deliver(message))
         node.handle(messages.WithdrawalConfirmation, self._withdrawal_confirmed)
         node.handle(TrafficCounts, lambda message, sender: self._source_counts.append(message))
 
@@ -198,6 +200,12 @@ class FlowBroker:
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Withdraw a subscription of this node; after its `Withdrawal` is delivered no more items are."""
         self.registry_link.send(messages.UnregisterSubscription(key))
+
+    # What clients call: what there is
+
+    def list_registry(self) -> None:
+        """Ask what is registered; the answer is delivered here as a `RegistryListing`."""
+        self.registry_link.send(messages.ListingRequest())
 
     # What clients call: changes of operators
 

@@ -228,6 +228,10 @@ class RegistrationRefusal(NamedTuple):
     reason: str
 
 
+class ListingRequest(NamedTuple):
+    """To the registry: a client wants to know what is registered."""
+
+
 class RegisterSubscription(NamedTuple):
     """To the registry: a plain subscription to streams of operators."""
 
@@ -464,6 +468,6 @@ CONTROL = (
     *(RegisterSource, SourceRoot, RegisterQuery, QueryDeployment, RegistrationRefusal),
     *(RegisterSubscription, SubscriptionStreams, LocationReport, DivisionReport, JoinTree, TreeParent),
     *(OperatorHandover, UnregisterQuery, UnregisterSubscription, WithdrawalNotice, WithdrawalConfirmation),
-    *(LeaveTree, TreeParentConfirmation, Prune),
+    *(LeaveTree, TreeParentConfirmation, Prune, ListingRequest),
 )
 ROUND_MESSAGES = (RoundAnnouncement, UpwardStatistics, DownwardStatistics, SendRate, FilterRates)

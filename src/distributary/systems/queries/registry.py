@@ -27,6 +27,7 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
 from distributary.systems.queries.links import LinkReport
+from distributary.systems.queries.listing import registry_listing
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
 from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.retention import discard
@@ -96,6 +97,7 @@ class QueryRegistry(SourceRegistry):
             LinkReport: self._link_report,
             OwnMetricsReport: self._own_metrics_report,
             MergeCheck: self._merge_check,
+            messages.ListingRequest: self._list,
             RestructuringCheck: self._restructuring_check,
             messages.TreeParentConfirmation: self._parent_confirmed,
         }
@@ -140,6 +142,10 @@ class QueryRegistry(SourceRegistry):
     def catalogue(self) -> Catalogue:
         """All sources and queries."""
         return Catalogue(self.sources.values(), self.queries.values())
+
+    def _list(self, message: messages.ListingRequest, sender: Address) -> None:
+        known = (self.specs, self.runs, self.locations, self.clients)
+        self._send(sender, registry_listing(self.catalogue, *known))
 
     def _time_to_merge(self, node: Node, regrouping: Regrouping) -> None:
         node.wake_after(regrouping.period, "flow regroup")
