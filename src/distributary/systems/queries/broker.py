@@ -134,6 +134,9 @@ class FlowBroker:
             self.checkpoints = CheckpointManager(connections, self.engine, checkpoints, around.brokers)
         self.reconfiguration = Reconfiguration(connections, self.engine, self.checkpoints)
         self.optimiser = None if optimising is None else self._optimiser(optimising, around)
+        self._handle_messages(node)
+
+    def _handle_messages(self, node: Node) -> None:
         node.handle(messages.SourceRoot, self._source_root)
         node.handle(messages.QueryDeployment, self._deployment)
         node.handle(messages.RegistrationRefusal, self._refusal)

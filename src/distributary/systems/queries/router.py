@@ -50,7 +50,7 @@ from distributary.systems.queries.stream_trees import (
     StreamTrees,
     StreamTreeSettings,
 )
-from distributary.systems.queries.ways import Ways
+from distributary.systems.queries.ways import StreamWays
 
 STREAM_MESSAGES = (
     *(messages.StreamElements, messages.StreamMove, messages.Prune),
@@ -61,7 +61,7 @@ MOST_FORGETS = 64
 """How many of the last requests to forget a reader are repeated when the way up a tree changes."""
 
 
-class Router(Ways):
+class Router(StreamWays):
     """Subscriptions, routes and publications of one node."""
 
     def __init__(

@@ -15,7 +15,7 @@ from distributary.systems.queries.messages import StreamLocation
 from distributary.systems.queries.registry_failover import RegistryLink
 
 
-class Ways:
+class StreamWays:
     """The part of a router that knows the ways to streams."""
 
     def __init__(self, registry: RegistryLink) -> None:
