@@ -43,6 +43,14 @@ def grace(text: str) -> float:
     return value
 
 
+def factor(text: str) -> float:
+    """A number above 0 that something is multiplied with."""
+    value = finite(text)
+    if value is None or value <= 0:
+        raise argparse.ArgumentTypeError(f"takes a number above 0, such as 1.5, not {text!r}")
+    return value
+
+
 def tolerance(text: str) -> tuple[str, float]:
     """A tolerance on an attribute: NAME=NUMBER.
 

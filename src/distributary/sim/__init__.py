@@ -11,6 +11,7 @@ In reading order:
 - `deployment`: a publish-subscribe system with its clients, and what its operations cost
 - `faults`: what can go wrong, injected from the seed and counted
 - `scenario`: faults that belong together, and which of them must fire
+- `evaluation`: whether an event matches a subscription, without the filters of the systems
 - `oracle`: who must get an event, by brute force
 - `trials/`: one system, one scenario, one workload, checked
 

@@ -6,7 +6,7 @@ Rules:
   hops of each operation follow from the metrics alone.
 - Clients behave like real ones. When their broker restarts without its state they subscribe again (cause
   `("subscribe again", key)`); requests that a broker lost in a crash, or that came while it was down, are
-  made again when it is up; when it leaves they move to the next one, clockwise.
+  made again when it is up; when it leaves, or has crashed for good, they move to the next one, clockwise.
 - A client talks to its own broker only. Subscribing or publishing at a broker that is down is an error of the
   caller.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
@@ -28,6 +29,9 @@ from distributary.sim.simulator import DeliveredItem, Observer, Simulator
 
 ACKNOWLEDGEMENTS = ("Ack",)
 """The kinds of messages that `costs` counts separately by default."""
+
+RECONNECT = 5.0
+"""Seconds after which the clients of a broker that crashed for good go to another."""
 
 Cause = tuple[str, EventKey | SubscriptionKey]
 """An operation by its kind and what it was about."""
@@ -59,6 +63,17 @@ class Costs:
     """Messages in the chain from the operation to a delivery."""
     delay: float = 0.0
     """Seconds from the operation to a delivery."""
+
+
+@dataclass
+class Stay:
+    """A time in which a broker has a subscription: until it has been told that the client does not want it
+    any more, or has lost its state."""
+
+    subscription: Subscription
+    at: Address
+    since: float
+    until: float = inf
 
 
 @dataclass
@@ -108,6 +123,10 @@ class Deployment(Population[Broker]):
         simulator.observe(self.metrics)
         simulator.observe(self._receipts)
         self._clients: dict[SubscriptionKey, _Client] = {}
+        self._stays: dict[SubscriptionKey, list[Stay]] = {}
+        self._keys_of: dict[str, list[SubscriptionKey]] = {}
+        self._births: dict[Address, list[float]] = {}
+        """When each node was started without a state, beyond the first time."""
         self._pending_removals: dict[Address, dict[SubscriptionKey, _Client]] = {}
         """Removed subscriptions whose brokers do not know that yet, being down or paused."""
         self._operations: dict[Cause, float] = {}
@@ -144,6 +163,18 @@ class Deployment(Population[Broker]):
     def subscribed_since(self, key: SubscriptionKey) -> float:
         """When a subscription was last registered at a broker."""
         return self._clients[key].since
+
+    def subscription_keys(self, subscriber: str) -> list[SubscriptionKey]:
+        """The subscriptions that a subscriber has or had."""
+        return self._keys_of.get(subscriber, [])
+
+    def stays(self, key: SubscriptionKey) -> list[Stay]:
+        """Where a subscription has been registered, and when, in order; empty when it never was."""
+        return self._stays.get(key, [])
+
+    def life(self, address: Address, time: float) -> int:
+        """How often a node had been started without a state by then: it forgot its earlier lives."""
+        return bisect(self._births.get(address, []), time)
 
     # What they get, and what it cost.
 
@@ -199,21 +230,41 @@ class Deployment(Population[Broker]):
         if keep_state:
             for client in pending.values():
                 self._withdraw(client, address)
+        else:
+            self._births.setdefault(address, []).append(self.simulator.now)
+            self._end_stays(address)
         for client in self._clients_of(address):
             if not keep_state:
                 client.registered.discard(address)
             if address not in client.registered:
                 self._register(client, "subscribe again")
 
+    def lose(self, address: Address) -> None:
+        """Stop a broker for good; its clients subscribe at the next one, clockwise, when they notice."""
+        super().lose(address)
+        self._end_stays(address)
+        self.simulator.at(self.simulator.now + RECONNECT, lambda: self._move_clients(address))
+
     def leave(self, address: Address) -> None:
         """Make a broker leave; its clients unsubscribe there and subscribe at the next one, clockwise."""
-        others = [other for other in self.up() if other != address]
         for client in self._clients_of(address):
             self._withdraw(client, address)
-            if others:
+        self._move_clients(address)
+        super().leave(address)
+
+    def _move_clients(self, address: Address) -> None:
+        others = [other for other in self.up() if other != address]
+        if others:
+            for client in self._clients_of(address):
                 client.at = others[bisect(others, address) % len(others)]
                 self._register(client, "subscribe again")
-        super().leave(address)
+
+    def _end_stays(self, address: Address, key: SubscriptionKey | None = None) -> None:
+        """Note that a broker no longer has a subscription, or any."""
+        for stays in self._stays.values() if key is None else [self.stays(key)]:
+            for stay in stays:
+                if stay.at == address and stay.until == inf:
+                    stay.until = self.simulator.now
 
     def _clients_of(self, address: Address) -> list[_Client]:
         return [client for client in self._clients.values() if client.at == address]
@@ -229,6 +280,11 @@ class Deployment(Population[Broker]):
                 raise
             client.registered.add(at)
             client.since = self.simulator.now
+            self._end_stays(at, subscription.key)
+            if subscription.key not in self._stays:
+                self._stays[subscription.key] = []
+                self._keys_of.setdefault(subscription.subscriber, []).append(subscription.key)
+            self._stays[subscription.key].append(Stay(subscription, at, client.since))
 
         self._operate(operation, subscription.key, at, action)
 
@@ -243,6 +299,7 @@ class Deployment(Population[Broker]):
             if at in client.registered:
                 client.registered.discard(at)
                 self.members[at].unsubscribe(key)
+                self._end_stays(at, key)
 
         if self.simulator.is_up(at):
             self._operate("unsubscribe", key, at, action)

@@ -250,8 +250,8 @@ class Injection:
     def _begin(self, fault: NodeFault) -> None:
         node, population, is_up = fault.node, self.population, self.simulator.is_up
         match fault:
-            case Crash() if is_up(node):
-                population.crash(node)
+            case Crash(end=end) if is_up(node):
+                (population.lose if end == inf else population.crash)(node)
             case Pause() if is_up(node):
                 population.pause(node)
             case NodeJoin() if node not in population.members:

@@ -89,6 +89,10 @@ class Population(Generic[M]):
         """Stop a node at once; its memory is kept for a restart with state."""
         self.simulator.crash(address)
 
+    def lose(self, address: Address) -> None:
+        """Stop a node for good."""
+        self.crash(address)
+
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
         """Start a crashed node again, with its state or newly made."""
         if keep_state:

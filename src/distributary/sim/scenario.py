@@ -113,6 +113,8 @@ def random_scenario(
     at_once: int = 1,
     gap: float = 5.0,
     largest_side: int = 1,
+    strength: float = 1.0,
+    gone: int = 0,
     name: str | None = None,
 ) -> Scenario:
     """Draw a scenario of these kinds of faults, each at least once, between `start` and `start + duration`.
@@ -120,8 +122,9 @@ def random_scenario(
     Without `kinds` the seed chooses one to four, joins only if there are spares. No more than `at_once`
     faults of nodes are active at a time (crashes, pauses, partitions, joins, leaves), and each is followed by
     `gap` seconds in which the system can recover; a partition cuts off up to `largest_side` nodes. Nodes that
-    join are taken from `spares`; each node has at most one fault of its own. DistributaryError for an unknown
-    kind, too few nodes or too little time.
+    join are taken from `spares`; each node has at most one fault of its own. `strength` multiplies how likely
+    messages are lost, repeated and held back, and how long a delay spike lasts. `gone` more nodes crash for
+    good, `at_once` of them together. DistributaryError for an unknown kind, too few nodes or too little time.
 
     >>> scenario = random_scenario(7, range(0, 100, 10), kinds=["loss", "pause"])
     >>> scenario.promises, scenario.healed
@@ -134,11 +137,12 @@ def random_scenario(
     if unknown:
         known = ", ".join(kind for kind in KINDS if kind != "crash")
         raise DistributaryError(f"no kind of fault is called {unknown[0]!r}; there are {known}")
-    draw = _Draw(random, nodes, spares, start, start + duration)
+    draw = _Draw(random, nodes, spares, start, start + duration, strength)
     faults = [draw.message_fault(kind) for kind in wanted if kind in _OF_MESSAGES]
     faults += [draw.clock_fault(kind, nodes) for kind in wanted if kind in _OF_CLOCKS]
     outages = [kind for kind in wanted if kind not in (*_OF_MESSAGES, *_OF_CLOCKS)]
     faults += draw.outages(outages, at_once, gap, largest_side)
+    faults += draw.losses_for_good(gone, at_once)
     placed = {kind for fault in faults for kind in kinds_of(fault)}
     missing = [kind for kind in wanted if kind not in placed]
     if missing:
@@ -155,9 +159,16 @@ class _Draw:
     """Draws random faults between two times."""
 
     def __init__(
-        self, random: Random, nodes: Sequence[Address], spares: Sequence[Address], start: float, end: float
+        self,
+        random: Random,
+        nodes: Sequence[Address],
+        spares: Sequence[Address],
+        start: float,
+        end: float,
+        strength: float,
     ) -> None:
         self.random = random
+        self.strength = strength
         self.start = start
         self.end = end
         self.untouched = sorted(nodes)
@@ -174,15 +185,36 @@ class _Draw:
         end = start + length
         match kind:
             case "loss":
-                return Loss(start=start, end=end, probability=uniform(0.02, 0.2))
+                return Loss(start=start, end=end, probability=self._chance(0.02, 0.2))
             case "duplication":
-                return Duplication(start=start, end=end, probability=uniform(0.05, 0.3))
+                return Duplication(start=start, end=end, probability=self._chance(0.05, 0.3))
             case "reordering":
-                return Reordering(start=start, end=end, probability=uniform(0.1, 0.4), by=uniform(0.5, 3))
+                return Reordering(
+                    start=start, end=end, probability=self._chance(0.1, 0.4), by=uniform(0.5, 3)
+                )
             case _:
                 length = uniform(span / 10, span / 4)
                 start = uniform(self.start, self.end - length)
-                return DelaySpike(start=start, end=start + length, extra=uniform(0.2, 2))
+                return DelaySpike(start=start, end=start + length, extra=self.strength * uniform(0.2, 2))
+
+    def _chance(self, least: float, most: float) -> float:
+        return min(1.0, self.strength * self.random.uniform(least, most))
+
+    def losses_for_good(self, count: int, at_once: int) -> list[Fault]:
+        """Crashes of nodes that never restart: `at_once` together, the groups evenly over the time.
+
+        The first group is lost a third of the way, so that there is something to lose.
+        """
+        if count > len(self.untouched):
+            raise DistributaryError(
+                f"{count} nodes cannot crash for good: {len(self.untouched)} have no fault"
+            )
+        groups = -(-count // at_once)
+        step = (self.end - self.start) * 2 / 3 / max(1, groups)
+        return [
+            Crash(start=self.end - step * (groups - number // at_once), node=self.untouched.pop())
+            for number in range(count)
+        ]
 
     def clock_fault(self, kind: str, nodes: Sequence[Address]) -> Fault:
         """A fault of half of the clocks: early and for good, or for a third of the time or more."""
@@ -204,6 +236,7 @@ class _Draw:
             return []
         room = (self.end - self.start) * at_once / len(kinds)
         rounds = self.random.randint(1, 2) if room > 6 * gap else 1
+        rounds = max(rounds, -(-at_once // len(kinds)))  # so that as many as that are out at once
         planned = [kind for _ in range(rounds) for kind in self.random.sample(kinds, len(kinds))]
         lanes = [planned[number::at_once] for number in range(at_once)]
         faults: list[Fault] = []

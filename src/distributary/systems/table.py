@@ -42,6 +42,9 @@ class System:
     promise: Literal["exact", "within", "once"] = "exact"
     """What it delivers: exactly the matching events; some of them, by rules of its own; or every event once,
     whether it matches or not."""
+    names_all: bool = True
+    """Whether a delivery names every subscription of its subscriber that wants the event; else one is enough,
+    as rendezvous that know of different ones select for themselves."""
 
 
 def system(name: str) -> System:
@@ -92,19 +95,25 @@ def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
     )
 
 
+RANGES = "ranges:constrained=2"
+"""Ranges over two attributes, of which one in 25 matches an event: enough to tell right from wrong."""
+DOCUMENTS = "documents:size=1500"
+"""Documents of a size that nodes would send to each other."""
+
+
 SYSTEMS: dict[str, System] = {
     "attributes": System(
-        "attributes in arcs, found by the narrowest constraint", on_ring(attributes()), "ranges"
+        "attributes in arcs, found by the narrowest constraint", on_ring(attributes()), RANGES
     ),
     "attributes-ordered": System(
         "attributes placed in the order of their values, counting lists (004)",
         on_ring(attributes(placement=OrderedPlacement, match=Matching.COUNTING)),
-        "ranges",
+        RANGES,
     ),
     "attributes-scattered": System(
         "attributes placed by hashing each value, counting lists (004)",
         on_ring(attributes(placement=ScatteredPlacement, match=Matching.COUNTING)),
-        "ranges",
+        RANGES,
     ),
     "central": System(
         "one rendezvous for everything",
@@ -116,10 +125,8 @@ SYSTEMS: dict[str, System] = {
         on_ring(lambda parts: FloodingBroker(parts.ring, **parts.layers)),
         "market",
     ),
-    "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), "documents"),
-    "hope-kbsp": System(
-        "subscriptions to every key that covers them (001)", on_ring(hope(Kbsp)), "documents"
-    ),
+    "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), DOCUMENTS),
+    "hope-kbsp": System("subscriptions to every key that covers them (001)", on_ring(hope(Kbsp)), DOCUMENTS),
     "ring": System(
         "the ring alone: every event to the owner of its id",
         on_ring(lambda parts: LookupBroker(parts.ring, **parts.layers)),
@@ -127,11 +134,20 @@ SYSTEMS: dict[str, System] = {
         "once",
     ),
     "state-aware-mfd": System(
-        "tolerances by MFD with proxies (002)", on_ring(state_aware(MFDBroker)), "quotes", "within"
+        "tolerances by MFD with proxies (002)",
+        on_ring(state_aware(MFDBroker)),
+        "quotes",
+        "within",
+        names_all=False,
     ),
-    "state-aware-sf": System("tolerances by SF (002)", on_ring(state_aware(SFBroker)), "quotes"),
+    "state-aware-sf": System(
+        "tolerances by SF (002)", on_ring(state_aware(SFBroker)), "quotes", names_all=False
+    ),
     "state-aware-thresholds": System(
-        "tolerances by thresholds and leases", on_ring(state_aware(ThresholdsBroker)), "quotes"
+        "tolerances by thresholds and leases",
+        on_ring(state_aware(ThresholdsBroker)),
+        "quotes",
+        names_all=False,
     ),
     "tree": System("a tree that routes by merged profiles (003)", TreeAssembly, "market"),
 }

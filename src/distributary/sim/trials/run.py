@@ -10,6 +10,9 @@ from typing import Any
 from distributary.sim.networks import latency_of
 from distributary.sim.simulator import Observer, Simulator
 
+LEAST = 10
+"""So many deliveries must be due in a trial, unless it says otherwise: fewer tell nothing."""
+
 Progress = Callable[[float, float], None]
 """Called with the virtual time that has passed and the whole of it."""
 

@@ -1,13 +1,14 @@
-"""A trial: one system, one scenario, one workload in the simulator, checked against brute force.
+"""A trial: one system, one scenario, one workload in the simulator, every delivery checked.
 
 Rules:
 
 - Everything comes from the seed: addresses, who subscribes where, faults, delays, who publishes what.
-- Clients subscribe first. While faults are active, a third of the events is published, unchecked. After the
-  last fault and `REST` seconds for repairs, the rest is published one by one, and every delivery is compared
-  with the oracle's.
-- A trial fails when a delivery is missing or not wanted, when the overlay is not stable in the end, or when a
-  fault that the scenario promised never fired.
+- Clients subscribe before and, a third of them, amid the faults; a sixth of all subscriptions is withdrawn
+  meanwhile. A third of the events is published amid faults too. After the last fault and `REST` seconds for
+  repairs, the others are published one by one; `TAIL` seconds after the last the run ends.
+- All deliveries of the whole run are checked, and when all has healed what is missing too (`audit`).
+- A trial fails when a delivery is missing, late, repeated or not wanted, when too little was due to mean
+  anything, when the overlay is not stable in the end, or when a fault that the scenario promised never fired.
 - Without faults nodes are bare, unless asked otherwise, and the costs are those of the system alone. With
   faults they are robust.
 """
@@ -15,9 +16,10 @@ Rules:
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
 from random import Random
 
 from distributary.errors import DistributaryError, FilterError
@@ -25,21 +27,29 @@ from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
 from distributary.sim.metrics import Traffic
-from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
-from distributary.sim.trials.run import Progress, TrialRun, repeat_command
+from distributary.sim.trials.audit import Audit
+from distributary.sim.trials.clients import made_up, read_workload
+from distributary.sim.trials.run import LEAST, Progress, TrialRun, repeat_command
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
 from distributary.systems.assembly import Settings
 from distributary.systems.table import System, system
-from distributary.workloads import WORKLOADS, workload
 
 SUBSCRIBING = 10.0
 """Seconds within which all clients subscribe; faults begin after twice as many."""
 REST = 60.0
 """Seconds after the last fault that a system has for repairs."""
+TAIL = 15.0
+"""Seconds after the last event was to have arrived, in which deliveries that come late or again are seen."""
 SPARES = 3
 """How many nodes there are that may join."""
+AMID_FAULTS = 3
+"""One in so many subscriptions is made, and one in so many events is published, while faults are active."""
+WITHDRAWN = 6
+"""One in so many subscriptions is withdrawn."""
+SHORTEST_GAP = 1.0
+"""Seconds in which an event has reached everybody, at least."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,17 @@ class Trial:
     robust: bool = False
     """Whether nodes have couriers, upkeep, copies and refresh even without faults."""
     gap: float = 5.0
-    """Seconds between checked events."""
+    """Seconds between checked events, in which each must have reached everybody."""
+    at_once: int = 1
+    """How many nodes may be out of order at a time."""
+    side: int = 1
+    """How many nodes a partition cuts off, at most."""
+    strength: float = 1.0
+    """Multiplies how likely messages are lost, repeated and held back, and the length of delays."""
+    gone: int = 0
+    """How many nodes crash for good, `at_once` of them together."""
+    least: int = LEAST
+    """The least number of deliveries that must be due; with fewer the trial has shown nothing and fails."""
 
     def __post_init__(self) -> None:
         system(self.system)
@@ -67,23 +87,34 @@ class Trial:
             raise DistributaryError(
                 f"no scenario {self.scenario!r}; there are {', '.join(SCENARIOS)}, random"
             )
-        if self.workload and self.workload not in WORKLOADS:
-            raise DistributaryError(f"no workload {self.workload!r}; there are {', '.join(WORKLOADS)}")
+        if self.workload:
+            read_workload(self.workload)
         if self.nodes < 1 or (self.faulty and self.nodes < 8):
             raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 8 where there are faults")
+        if self.events < 1:
+            raise DistributaryError(f"{self.events} events show nothing; give 1 or more")
+        if not self.gap >= SHORTEST_GAP:
+            raise DistributaryError(
+                f"{self.gap:g} s between events are too few to reach everybody; give {SHORTEST_GAP:g} or more"
+            )
+        if self.at_once < 1 or self.side < 1 or self.gone < 0 or not self.strength > 0:
+            raise DistributaryError(
+                "at_once and side are 1 or more, gone is 0 or more, and strength is above 0"
+            )
 
     @property
     def faulty(self) -> bool:
         """Whether there are faults."""
-        return self.scenario != "calm"
+        return self.scenario != "calm" or self.gone > 0
 
     @property
     def command(self) -> str:
         """The command that runs this trial."""
         words = ["distributary", "sim", "run", self.scenario]
         words += ["--system", self.system, "--seed", str(self.seed)]
-        names = ("nodes", "subscriptions", "events", "workload", "latency", "gap", "robust")
-        return repeat_command(words, self, {name: name for name in names})
+        names = ["nodes", "subscriptions", "events", "workload", "latency", "gap", "robust"]
+        names += ["at_once", "side", "strength", "gone", "least"]
+        return repeat_command(words, self, {name: name.replace("_", "-") for name in names})
 
 
 @dataclass(frozen=True)
@@ -94,8 +125,15 @@ class TrialOutcome:
     refused: int
     """Subscriptions that the system refused."""
     checked: int
-    """Events whose deliveries were compared with the oracle's."""
+    """Events of which all that was due was compared with the oracle's."""
+    due: int
+    """Deliveries of these that had to happen, by subscription."""
     deliveries: int
+    """Deliveries of the whole run, all of them checked."""
+    withdrawn: int
+    """Subscriptions that were withdrawn."""
+    borrowed: int
+    """Subscriptions that the oracle evaluated by the filters of the systems (`sim.evaluation`)."""
     problems: tuple[str, ...]
     """What went wrong; empty when the trial succeeded."""
     promised: tuple[str, ...]
@@ -138,28 +176,31 @@ class _Run(TrialRun):
         self.deployment.add_settled(self.founders, self.assembly.settle)
         self.upkeep = shared.upkeep
         self.scenario = self._scenario()
-        self.workload = workload(trial.workload or self.system.workload)
-        self.events = self.workload.events(trial.events, seed=trial.seed)
-        self.oracle = Oracle()
+        self.data = made_up(
+            trial.workload or self.system.workload, self._subscription_count, trial.events, trial.seed
+        )
+        self.published: dict[EventKey, Event] = {}
+        self.audit = Audit(self.system, self.deployment, self.published)
         self.refused = 0
+        self.withdrawn = 0
         self.checked = 0
-        self.clients: dict[SubscriptionKey, ClientSubscription] = {}
-        self._amid_faults: dict[EventKey, Event] = {}
         self._sources: dict[str | None, Address] = {}
-        self.problems: list[str] = []
 
     def outcome(self) -> TrialOutcome:
         began = time.perf_counter()
         fired = self._live()
         up = [member for one, member in self.deployment.members.items() if self.world.is_up(one)]
-        self.problems += self.assembly.disorder(up)
+        problems = [*self.audit.problems, *self.assembly.disorder(up)]
         metrics = self.deployment.metrics
         return TrialOutcome(
             trial=self.trial,
             refused=self.refused,
             checked=self.checked,
+            due=self.audit.due,
             deliveries=len(self.deployment.deliveries),
-            problems=tuple(self.problems),
+            withdrawn=self.withdrawn,
+            borrowed=sum(self.audit.oracle.evaluation(one).borrowed for one in self.data.subscriptions),
+            problems=tuple(problems),
             promised=self.scenario.promises,
             fired=fired,
             costs=self.deployment.costs(),
@@ -184,52 +225,73 @@ class _Run(TrialRun):
             spares=self.spares,
             start=2 * SUBSCRIBING,
             duration=15.0 * max(4, len(kinds or ())) if self.trial.faulty else 0.0,
+            at_once=self.trial.at_once,
+            largest_side=self.trial.side,
+            strength=self.trial.strength,
+            gone=self.trial.gone,
             name=name,
         )
+
+    @property
+    def _subscription_count(self) -> int:
+        return 0 if self.system.promise == "once" else self.trial.subscriptions
 
     # Life.
 
     def _live(self) -> dict[str, int]:
         """Run everything; returns how often each kind of fault fired."""
         trial, world = self.trial, self.world
-        during = trial.events // 3 if trial.faulty else 0
+        during = len(self.data.events) // AMID_FAULTS if trial.faulty else 0
         rest = REST if self.upkeep else 0.0
         begin = max(self.scenario.healed, SUBSCRIBING) + rest
-        end = begin + (trial.events - during) * trial.gap
+        end = begin + (len(self.data.events) - during) * trial.gap + TAIL
         self._plan_subscriptions()
         injection = self.scenario.inject(self.deployment)
-        for number in range(during):
-            span = self.scenario.healed - SUBSCRIBING
-            world.at(SUBSCRIBING + span * number / during, self._publish_somewhere)
+        span = self.scenario.healed - SUBSCRIBING
+        for number, event in enumerate(self.data.events[:during]):
+            world.at(SUBSCRIBING + span * number / during, partial(self._publish, event))
         self.run_to(begin, end)
-        self.clients = {  # they do not change any more
-            key: ClientSubscription(subscription, at, self.deployment.subscribed_since(key))
-            for key, (subscription, at) in self.deployment.subscriptions.items()
-        }
-        self._note(self._amid_faults, 0)
-        for event in self.events:
-            self._compare(event, end)
+        for event in self.data.events[during:]:
+            expected = self.audit.expect(event)
+            self._publish(event)
+            self.run_to(world.now + trial.gap, end)
+            self.audit.settle(expected)
+            self.checked += 1
+        self.run_to(end, end)
+        self.audit.close(trial.least)
         self.scenario.require_fired(injection)
         return dict(sorted(injection.fired.items()))
 
     def _plan_subscriptions(self) -> None:
-        count = 0 if self.system.promise == "once" else self.trial.subscriptions
+        """Have all clients subscribe, some of them amid faults, and some withdraw later."""
         homes: dict[str, Address] = {}
-        for number, subscription in enumerate(self.workload.subscriptions(count, seed=self.trial.seed)):
+        amid = (2 * SUBSCRIBING, self.scenario.healed) if self.trial.faulty else (0.0, SUBSCRIBING / 2)
+        for number, subscription in enumerate(self.data.subscriptions):
             at = homes.setdefault(subscription.subscriber, self.random.choice(self.founders))
-            when = SUBSCRIBING / 2 * number / count
-            self.world.at(when, lambda one=subscription, at=at: self._subscribe(one, at))  # type: ignore[misc]
+            late = number % AMID_FAULTS == AMID_FAULTS - 1
+            when = self.random.uniform(*amid) if late else self.random.uniform(0, SUBSCRIBING / 2)
+            self.world.at(when, partial(self._subscribe, subscription, at))
+            if number % WITHDRAWN == WITHDRAWN - 2:
+                last = max(amid[1], SUBSCRIBING)
+                until = self.random.uniform(max(when, SUBSCRIBING / 2), last)
+                self.world.at(until, partial(self._withdraw, subscription.key))
 
     def _subscribe(self, subscription: Subscription, at: Address) -> None:
+        """Subscribe a client at its node; at the next one that is up, clockwise, if that is not."""
+        up = self.deployment.up()
         try:
-            self.deployment.subscribe(subscription, at)
+            self.deployment.subscribe(subscription, up[bisect_left(up, at) % len(up)])
         except FilterError:
             self.refused += 1
 
-    def _publish_somewhere(self) -> None:
-        for event in islice(self.events, 1):
-            self._amid_faults[event.key] = event
-            self.deployment.publish(event, at=self._source(event))
+    def _withdraw(self, key: SubscriptionKey) -> None:
+        if key in self.deployment.subscriptions:  # it may have been refused
+            self.deployment.unsubscribe(key)
+            self.withdrawn += 1
+
+    def _publish(self, event: Event) -> None:
+        self.published[event.key] = event
+        self.deployment.publish(event, at=self._source(event))
 
     def _source(self, event: Event) -> Address:
         """The node that publishes an event: always the same for a topic, while it is up and not paused."""
@@ -240,44 +302,3 @@ class _Run(TrialRun):
             if event.topic is not None:
                 self._sources[event.topic] = source
         return source
-
-    # What is promised.
-
-    def _compare(self, event: Event, end: float) -> None:
-        """Publish an event, let it arrive everywhere, and compare its deliveries with the oracle's."""
-        wanted = self.oracle.wanted(event, self.clients.values())
-        first = len(self.deployment.deliveries)
-        self.deployment.publish(event, at=self._source(event))
-        self.run_to(self.world.now + self.trial.gap, end)
-        got = [
-            ((received.address, received.delivery.subscriber), received.delivery.subscriptions)
-            for received in self.deployment.deliveries[first:]
-            if received.delivery.event.key == event.key
-        ]
-        self._note({event.key: event}, first)
-        self.checked += 1
-        if self.system.promise == "once":
-            if len(got) != 1:
-                self.problems.append(f"event {event.key} was delivered {len(got)} times")
-            return
-        if self.system.promise == "exact":
-            missing = [who for who in wanted if who not in dict(got)]
-            self.problems += [f"event {event.key} did not reach {who} at node {at}" for at, who in missing]
-        else:  # what matches when tolerances are ignored may be delivered
-            wanted = Oracle().wanted(event, self.clients.values())
-        for (at, who), names in got:
-            if not set(names) <= set(wanted.get((at, who), ())):
-                self.problems.append(f"event {event.key} reached {who} at node {at} unasked, for {names}")
-        if len(dict(got)) < len(got):
-            self.problems.append(f"event {event.key} reached somebody twice")
-
-    def _note(self, events: Mapping[EventKey, Event], first: int) -> None:
-        """Tell the oracle of the deliveries of these events, from delivery number `first` on."""
-        clients = self.clients
-        for received in self.deployment.deliveries[first:]:
-            delivery = received.delivery
-            event = events.get(delivery.event.key)
-            if event is not None:
-                self.oracle.note(
-                    event, [clients[key] for key in delivery.keys if key in clients], received.time
-                )
