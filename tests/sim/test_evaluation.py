@@ -10,7 +10,7 @@ import pytest
 from distributary.filters.profile import Profile
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event, Subscription
-from distributary.sim.evaluation import Evaluation
+from distributary.sim.evaluation import PlainEvaluation
 from distributary.workloads import WORKLOADS, workload
 
 NAMES = ("a", "b", "wind.speed")
@@ -44,7 +44,7 @@ def test_conditions_mean_what_the_filters_say() -> None:
     passed = 0
     for _ in range(600):
         text = condition(draw)
-        asked = Evaluation(Subscription("s", "ann", where=text))
+        asked = PlainEvaluation(Subscription("s", "ann", where=text))
         assert not asked.borrowed, text
         for _ in range(8):
             event = Event("e", attributes={name: draw.choice(VALUES) for name in NAMES})
@@ -58,7 +58,7 @@ def test_conditions_mean_what_the_filters_say() -> None:
 def test_every_workload_is_evaluated_as_by_the_filters(name: str) -> None:
     events = list(workload(name).events(12, seed=3))
     for subscription in workload(name).subscriptions(60, seed=3):
-        asked, filters = Evaluation(subscription), Profile.of(subscription)
+        asked, filters = PlainEvaluation(subscription), Profile.of(subscription)
         assert not asked.borrowed, subscription
         for event in events:
             assert asked.passes(event) == filters.matches(event), (subscription, event)
@@ -78,16 +78,18 @@ def test_every_workload_is_evaluated_as_by_the_filters(name: str) -> None:
 )
 def test_topics_are_compared_level_by_level(pattern: str, topic: str, fits: bool) -> None:
     subscription = Subscription("s", "ann", topic=pattern)
-    assert Evaluation(subscription).passes(Event("e", topic)) is fits
+    assert PlainEvaluation(subscription).passes(Event("e", topic)) is fits
     assert Profile.of(subscription).matches(Event("e", topic)) is fits
 
 
 def test_what_it_does_not_understand_is_left_to_the_filters_and_told() -> None:
-    asked = Evaluation(Subscription("s", "ann", where="a + 1 > 3"))
+    asked = PlainEvaluation(Subscription("s", "ann", where="a + 1 > 3"))
     assert asked.borrowed
     assert asked.passes(Event("e", attributes={"a": 3}))
 
 
 def test_a_broken_filter_does_not_change_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WhereFilter, "matches", lambda self, event: True)
-    assert not Evaluation(Subscription("s", "ann", where="a > 3")).passes(Event("e", attributes={"a": 3}))
+    assert not PlainEvaluation(Subscription("s", "ann", where="a > 3")).passes(
+        Event("e", attributes={"a": 3})
+    )

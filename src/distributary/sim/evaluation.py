@@ -7,7 +7,7 @@ are compared level by level, conditions are sqlglot's own tree, walked for every
 Rules:
 
 - A condition or path that this module does not understand (arithmetic, functions, times, filters of kinds
-  that an application added) is evaluated by the filters after all; `Evaluation.borrowed` says so.
+  that an application added) is evaluated by the filters after all; `PlainEvaluation.borrowed` says so.
 - Of a tolerance, `passes` asks only whether the event carries a number for it; `moved` is the rest.
 """
 
@@ -38,10 +38,10 @@ class NotUnderstoodError(Exception):
     """Something in a filter that this module leaves to the filters."""
 
 
-class Evaluation:
+class PlainEvaluation:
     """One subscription, evaluated from its text.
 
-    >>> wish = Evaluation(Subscription("s", "ann", topic="A/*", where="a > 2", change={"a": 1}))
+    >>> wish = PlainEvaluation(Subscription("s", "ann", topic="A/*", where="a > 2", change={"a": 1}))
     >>> wish.passes(Event("e", "A/B", {"a": 3})), wish.passes(Event("e", "A", {"a": 3}))
     (True, False)
     >>> wish.moved({"a": 3.0}, {"a": 2.0}), wish.moved({"a": 3.5}, {"a": 2.0})

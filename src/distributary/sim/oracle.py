@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
-from distributary.sim.evaluation import Evaluation
+from distributary.sim.evaluation import PlainEvaluation
 
 
 class ClientSubscription(NamedTuple):
@@ -41,7 +41,7 @@ class Oracle:
     """
 
     def __init__(self) -> None:
-        self._evaluations: dict[SubscriptionKey, tuple[Subscription, Evaluation]] = {}
+        self._evaluations: dict[SubscriptionKey, tuple[Subscription, PlainEvaluation]] = {}
         self._delivered: dict[tuple[SubscriptionKey, str | None], tuple[dict[str, float], float]] = {}
         """By subscription and topic, the values last delivered, and when."""
 
@@ -89,11 +89,11 @@ class Oracle:
                 values = {**self._last(client, event.topic), **asked.numbers(event)}
                 self._delivered[client.subscription.key, event.topic] = values, now
 
-    def evaluation(self, subscription: Subscription) -> Evaluation:
+    def evaluation(self, subscription: Subscription) -> PlainEvaluation:
         """How a subscription is evaluated."""
         known = self._evaluations.get(subscription.key)
         if known is None or known[0] is not subscription:
-            known = self._evaluations[subscription.key] = (subscription, Evaluation(subscription))
+            known = self._evaluations[subscription.key] = (subscription, PlainEvaluation(subscription))
         return known[1]
 
     def _last(self, client: ClientSubscription, topic: str | None) -> dict[str, float]:
