@@ -8,13 +8,25 @@ import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.courier import Packet
-from distributary.overlay.node import Address, Message
+from distributary.overlay.node import Address, Message, Node, Send
 from distributary.plan.queries.goals import LATENCY, parse_query_goal
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Pause, Reordering
 from distributary.sim.simulator import Observer
-from distributary.systems.queries.messages import StreamElements
+from distributary.systems.queries.connections import Connections
+from distributary.systems.queries.engine import Engine
+from distributary.systems.queries.links import LinkTable
+from distributary.systems.queries.messages import (
+    Selection,
+    StreamElements,
+    StreamLocation,
+    StreamReader,
+    Subscribe,
+    SubscriptionGrant,
+)
+from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
 from distributary.systems.queries.source_trees import ParentChoice, ParentPreference, SourceTree
+from distributary.systems.queries.stream_trees import StreamParent, StreamTrees, StreamTreeSettings
 from distributary.systems.queries.tree_rules import best_change, restructure, tree_cost
 from systems.queries.test_links import registry_of
 from systems.queries.worlds import LineLatency, World, expect_equal, row_of_nodes
@@ -236,3 +248,42 @@ def test_trees_follow_links_that_have_changed_while_operators_follow_the_goal(
     world.end("trades")
     world.run(20)
     expect_equal(world, catalogue, {"trades": fed})
+
+
+# One node
+
+
+def test_those_below_a_node_that_is_removed_are_told_their_ways() -> None:
+    sent: list[tuple[Address, object]] = []
+    trees = StreamTrees(
+        Node(1), lambda to, message: sent.append((to, message)), StreamTreeSettings(2), lambda _: 7, LinkTable
+    )
+    trees.trees[STREAM] = SourceTree(1, {2: 1, 3: 2, 4: 3})
+    trees.remove_node(2)
+    assert sent == [(3, StreamParent(STREAM, 7, 1, True)), (4, StreamParent(STREAM, 7, 3, True))]
+
+
+def test_a_grant_that_took_the_former_way_is_not_passed_on() -> None:
+    node = Node(9)
+    router = Router(
+        RegistryLink(Connections(node), 1), Engine(RegistryLink(Connections(Node(8)), 1), False, print)
+    )
+    reader, location = StreamReader("r", 0, 1), StreamLocation(2)
+    grant = SubscriptionGrant(STREAM, reader, ())
+    passed = []
+    for message, sender in (
+        (Subscribe(STREAM, reader, Selection(), None, location), 5),
+        (StreamParent(STREAM, 0, 3, False), 2),
+        (grant, 2),
+        (grant, 3),
+    ):
+        effects = node.receive(message, sender, now=0.0)
+        sends = [one for one in effects if isinstance(one, Send) and isinstance(one.message, Packet)]
+        passed.append([(one.to, type(one.message.message).__name__) for one in sends])
+    assert passed == [
+        [(2, "Subscribe")],
+        [(2, "StreamParentConfirmation"), (3, "Subscribe")],
+        [],
+        [(5, "SubscriptionGrant")],
+    ]
+    assert router.stream_parents == {STREAM: 3}
