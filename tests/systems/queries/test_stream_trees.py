@@ -265,9 +265,7 @@ def test_those_below_a_node_that_is_removed_are_told_their_ways() -> None:
 
 def test_a_grant_that_took_the_former_way_is_not_passed_on() -> None:
     node = Node(9)
-    router = Router(
-        RegistryLink(Connections(node), 1), Engine(RegistryLink(Connections(Node(8)), 1), False, print)
-    )
+    router = Engine(RegistryLink(Connections(node), 1), False, print).router
     reader, location = StreamReader("r", 0, 1), StreamLocation(2)
     grant = SubscriptionGrant(STREAM, reader, ())
     passed = []
