@@ -133,11 +133,14 @@ class Home:
 
     def offer(self, event: Event) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
-        seen = self._seen.get(event.key)
-        if seen is None or not seen.offered:
+        if not self.was_offered(event.key):
             self._note(event).offered = True
             wanted = self._interests.matching(event)
             self._hand_out(event, [key for key in wanted if self._residents[key].fires(event)])
+
+    def was_offered(self, key: EventKey) -> bool:
+        """Whether an event was offered here, as far as is remembered."""
+        return key in self._seen and self._seen[key].offered
 
     def accept(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
         """Deliver the event for these subscriptions, which a rendezvous has selected.

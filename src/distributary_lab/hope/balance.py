@@ -21,7 +21,7 @@ from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import EventNotice
+from distributary.systems.hope.messages import DocumentReply, DocumentRequest, EventNotice
 from distributary.workloads import xml_collection
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.hope.model import subscriptions
@@ -38,7 +38,7 @@ class HandledMessages(Observer):
 
     def received(self, now: float, sender: Address, to: Address, message: Message) -> None:
         """Count a message at its receiver."""
-        if not isinstance(message, EventNotice):
+        if not isinstance(message, EventNotice | DocumentRequest | DocumentReply):
             self.by_node[to] += 1
 
 

@@ -178,7 +178,7 @@ def run_kbpp(point: Point, random: np.random.Generator) -> Iterator[Row]:
     for number in range(int(point["publications"])):
         weight = round(float(point["saturation"]) * dimension)
         bits = random.choice(dimension, weight, replace=False)
-        event = Event(f"e{number}", document="<a>" + "x" * (MESSAGE - 7) + "</a>")
+        event = Event(f"e{number}", attributes={"content": "x" * MESSAGE})  # documents leave the tree
         start = brokers[int(random.integers(nodes))]
         yield _publish(brokers, counted, event, int((1 << bits).sum()), start)
 
@@ -193,7 +193,7 @@ def _publish(brokers: dict[Address, Kbpp], counted: LinkBytes, event: Event, key
             meeting.ring.route(meeting.cubes.position(CubeVertex(covered)), PublicationCopy(event))
 
     by_tree = counted.of(start.node.address, lambda: start.ring.route(position, XmlPublication(event, 0)))
-    copy = size_of(DirectMessage((position,), XmlPublication(event, 0, key)))
+    copy = size_of(DirectMessage((position,), XmlPublication(event, 0, (), key)))
     return {
         "traffic": sum(by_tree),
         "traffic_flooding": (len(brokers) - 1) * copy,

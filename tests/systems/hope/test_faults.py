@@ -227,6 +227,26 @@ def test_who_comes_back_at_another_node_after_its_home_has_vanished_gets_what_it
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_document_is_had_from_the_vertex_of_its_event_when_the_publisher_fails_at_once(
+    kind: type[HopeBroker],
+) -> None:
+    random = Random(6)
+    nodes = sorted(random.sample(range(CIRCLE.size), 10))
+    deployment = kept_up(kind, nodes, 6)
+    subscriptions = [Subscription(f"s{n}", f"u{n}", path="//a") for n in range(3)]
+    for subscription, node in zip(subscriptions, nodes, strict=False):
+        deployment.subscribe(subscription, at=node)
+    deployment.simulator.run(until=10)
+    event = Event("e", document="<b><a/></b>")
+    deployment.publish(event, at=nodes[8])
+    deployment.simulator.run(until=10.05)  # the event is under way, and nobody has asked for its document
+    assert not deployment.deliveries
+    deployment.crash(nodes[8])
+    deployment.simulator.run(until=30)
+    assert got(deployment) == set(expected(subscriptions, [event]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_vertices_move_with_joins_and_leaves_without_being_registered_again(kind: type[HopeBroker]) -> None:
     random = Random(5)
     points = random.sample(range(CIRCLE.size), 16)

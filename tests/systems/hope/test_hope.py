@@ -290,7 +290,7 @@ def test_a_subscription_that_is_changed_moves_to_the_vertex_of_its_new_key() -> 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind: type[HopeBroker]) -> None:
-    """Matching on the way compares filters and nothing else: documents are parsed by publishers and homes."""
+    """Matching on the way compares filters and nothing else; homes of an event with a document ask for it."""
     random = Random(6)
     deployment = settled(kind, range(64), 6, Addressing(6, 1024))
     for number in range(60):
@@ -308,7 +308,10 @@ def test_an_event_takes_the_same_ways_when_vertices_cannot_see_its_document(kind
         routed = partial(broker.ring.route, position, XmlPublication(without, filter))
         deployment.simulator.call(0, routed, ("routed", without.id))
         deployment.simulator.run()
-        assert messages(deployment, ("routed", without.id)) == messages(deployment, ("publish", event.key))
+        carried = messages(deployment, ("publish", event.key))
+        fetched = carried.pop("DocumentRequest", 0)
+        assert carried.pop("DocumentReply", 0) == fetched
+        assert messages(deployment, ("routed", without.id)) == carried
     assert deployment.costs()["publish"].messages > 5
 
 
@@ -336,6 +339,83 @@ def test_a_document_is_parsed_once_for_publisher_and_homes_of_one_process(
     deployment.simulator.run()
     assert len(delivered(deployment)) == 12
     assert len(parsed) == 1
+
+
+BODY = "<text>" + "x" * 4000 + "</text>"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("copies", [0, 1])
+def test_a_document_is_sent_once_to_a_home_however_many_vertices_know_it(
+    kind: type[HopeBroker], copies: int
+) -> None:
+    """Beside the homes only the vertex of the event's key gets it, where lists are to survive failures."""
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024), copies=copies)
+    paths = [
+        "//a",
+        "//b",
+        "//c",
+        "/r/a",
+        "/r/b",
+        "/r[a]/b",
+        "/r[c]/a",
+        "//text",
+        "/r[text]/c",
+        "//*[a and c]",
+    ]
+    subscriptions = [
+        Subscription(f"s{home}-{number}", f"u{home}", path=path)
+        for home in range(3)
+        for number, path in enumerate(paths)
+    ]
+    for number, subscription in enumerate(subscriptions):
+        deployment.subscribe(subscription, at=20 * (number // len(paths)))
+    deployment.simulator.run(until=10)
+    events = [Event(f"e{n}", document=f"<r><a>{n}</a><b/><c/>{BODY}</r>") for n in range(12)]
+    for event in events:
+        deployment.publish(event, at=50)
+    deployment.simulator.run(until=20)
+    assert delivered(deployment) == expected(subscriptions, events)
+    documents = sum(len(event.document or "") for event in events)
+    spent = [deployment.metrics.costs_by_kind(("publish", event.key)) for event in events]
+    assert [costs["DocumentReply"].messages for costs in spent] == [3] * 12
+    homes, notices, hops = 3, 1, 6 * copies
+    spent_bytes = sum(traffic.bytes for costs in spent for traffic in costs.values())
+    assert spent_bytes < (homes + notices + hops) * documents
+    assert sum(costs["EventNotice"].messages for costs in spent) > 2 * 36
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_home_that_attributes_or_topic_rule_out_is_not_sent_the_document(
+    kind: type[HopeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024))
+    subscriptions = [
+        Subscription("s1", "ann", path="//a", where="price > 5"),
+        Subscription("s2", "bob", path="//a", topic="B"),
+    ]
+    for number, subscription in enumerate(subscriptions):
+        deployment.subscribe(subscription, at=number)
+    deployment.simulator.run()
+    events = [
+        Event(
+            "e1", topic="A", attributes={"price": 3}, document=f"<{kind.__name__}1><a/></{kind.__name__}1>"
+        ),
+        Event(
+            "e2", topic="B", attributes={"price": 3}, document=f"<{kind.__name__}2><a/></{kind.__name__}2>"
+        ),
+    ]
+    for event in events:
+        deployment.publish(event, at=40)
+    path_module.parsed_document.cache_clear()
+    parsed: list[str] = []
+    whole = path_module.parse_document
+    monkeypatch.setattr(path_module, "parse_document", lambda text: parsed.append(text) or whole(text))
+    deployment.simulator.run()
+    assert delivered(deployment) == expected(subscriptions, events) == {("e2", "bob"): ("s2",)}
+    replies = [messages(deployment, ("publish", event.key)).get("DocumentReply", 0) for event in events]
+    assert replies == [0, 1]
+    assert parsed[:-1] == [], "only the second event is parsed, by the home and by what is expected"
 
 
 @pytest.mark.parametrize("kind", KINDS)

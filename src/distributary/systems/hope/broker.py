@@ -13,6 +13,8 @@ Rules:
   neighbouring vertex is looked up on the ring once and cached until it turns out to be wrong.
 - Registrations are soft state: every `refresh` seconds a home registers its subscriptions again, and a vertex
   drops those not renewed for `LEASES` periods. This repairs whatever faults have damaged.
+- Events travel without their documents, which homes ask for once (`documents`). The publisher's own clients
+  get an event at once.
 - With `history`, the vertex of an event's key stores its latest events, for subscribers that were away or are
   new (`history`).
 - With `facets`, there are several hypercubes, each rotated by another part of the circle. A subscription is
@@ -40,10 +42,10 @@ from distributary.overlay.replication import Name
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.hope.addressing import Addressing, StructuralAddress
 from distributary.systems.hope.dimension import AgreedDimensions, DimensionAgreement
+from distributary.systems.hope.documents import DocumentExchange, without_document
 from distributary.systems.hope.history import EventHistory
 from distributary.systems.hope.messages import (
     DirectMessage,
-    EventNotice,
     EventRecall,
     FilterRegistration,
     FilterWithdrawal,
@@ -110,7 +112,6 @@ class HopeBroker(RendezvousBroker):
     many neighbours; with `refresh`, all other damage is repaired.
     """
 
-    notice = EventNotice
     mirrored: ClassVar[bool]
     """Whether clearing a bit of a key, rather than setting one, should be a step along one finger."""
 
@@ -141,6 +142,9 @@ class HopeBroker(RendezvousBroker):
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
         self.history = EventHistory(self, history)
+        self.documents = DocumentExchange(
+            self.node, self.home, self.tell, self._may_want, retries=self.courier is not None
+        )
         self._addresses: dict[SubscriptionKey, list[StructuralAddress]] = {}
         """The addresses of the subscriptions here, in the cubes of each dimension."""
         self._subscribed_at: dict[SubscriptionKey, float] = {}
@@ -184,7 +188,14 @@ class HopeBroker(RendezvousBroker):
         rank = self.agreement.settled.publishing
         key, filter = self._addressings[rank].of_event(event)
         facet = crc32(event.id.encode()) % self.cubes.facets
-        self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), XmlPublication(event, filter))
+        holders: tuple[Address, ...] = ()
+        if event.document is not None:
+            self.documents.hold(event)
+            holders = (self.node.address,)
+        carried = event if self.history.limit or self.replication.copies else without_document(event)
+        publication = XmlPublication(carried, filter, holders)
+        self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), publication)
+        self.home.offer(event)
 
     def catch_up(self, key: SubscriptionKey, since: float = 0.0) -> None:
         """Have the stored events since a time delivered, except those that the subscriber has already.
@@ -194,6 +205,13 @@ class HopeBroker(RendezvousBroker):
         self.history.catch_up(key, since)
 
     # What a subscription here is registered with.
+
+    def _may_want(self, event: Event) -> bool:
+        """Whether an event, whose document is not looked at, may match anything here."""
+        return any(
+            all(each.matches(event) for kind, each in self.home.filters(key).items() if kind != "path")
+            for key in self._addresses
+        )
 
     def filter_of(self, key: SubscriptionKey) -> int:
         """The filter of a subscription here, which is the same in all cubes."""
@@ -236,9 +254,18 @@ class HopeBroker(RendezvousBroker):
         for position in arrival.keys:
             if message.came_from is None:
                 self.history.remember(position, message)
+                message = self._stripped(message)
             self._meet(position, message)
         if message.came_from is not None:
             self.introduce(arrival, arrival.origin)
+
+    def _stripped(self, message: XmlPublication) -> XmlPublication:
+        """Hold the document of an event that came whole; returns what is sent on without it."""
+        if message.event.document is None:
+            return message
+        self.documents.hold(message.event)
+        holders = tuple(dict.fromkeys((*message.holders, self.node.address)))
+        return message._replace(event=without_document(message.event), holders=holders)
 
     def spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
         """Visit the vertices hosted here that a message reaches from one of them; send it on to others."""

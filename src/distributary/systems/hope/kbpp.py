@@ -41,7 +41,7 @@ class Kbpp(HopeBroker):
             return children_below(place.vertex, came_from)
 
         self.spread(position, publication, visit)
-        self.home.notify(sorted(homes), publication.event)
+        self.documents.notify(sorted(homes), publication)
 
     def _changed(self, position: int, name: Name, entry: Any) -> None:
         if not isinstance(name, RegistrationName):

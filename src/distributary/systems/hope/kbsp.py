@@ -110,7 +110,7 @@ class Kbsp(HopeBroker):
                     yield place.vertex ^ (1 << source)
 
         self.spread(position, publication, visit)
-        self.home.notify(sorted(homes), publication.event)
+        self.documents.notify(sorted(homes), publication)
 
     # What the vertices here want.
 

@@ -25,10 +25,15 @@ class FilterWithdrawal(NamedTuple):
 
 
 class XmlPublication(NamedTuple):
-    """An event with its filter, from a neighbouring vertex, or from its publisher (`came_from` is None)."""
+    """An event with its filter, from a neighbouring vertex, or from its publisher (`came_from` is None).
+
+    With `holders` the event lacks its document, which these nodes have; only on its way from the publisher
+    to its vertex may it be whole all the same.
+    """
 
     event: Event
     filter: int
+    holders: tuple[Address, ...] = ()
     came_from: Key | None = None
 
 
@@ -52,9 +57,23 @@ class OwnershipDenial(NamedTuple):
 
 
 class EventNotice(NamedTuple):
-    """To a home: an event that may match a subscription of its clients."""
+    """To a home: an event that may match a subscription of its clients; its document is with the holders."""
 
     event: Event
+    holders: tuple[Address, ...]
+
+
+class DocumentRequest(NamedTuple):
+    """To a holder: send me this event whole."""
+
+    event: EventKey
+
+
+class DocumentReply(NamedTuple):
+    """To whoever asked: the event, or None if it is held no more."""
+
+    key: EventKey
+    event: Event | None
 
 
 class FilterAdvert(NamedTuple):
