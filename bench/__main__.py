@@ -38,6 +38,7 @@ MODULES = (
     "planner",
     "hostile",
     "simulator",
+    "systems",
     "spark",
     "spark_sql",
     "queries",

@@ -12,7 +12,7 @@ from rich.console import Console
 from bench import __main__ as runner
 from bench.report import Result, best_of
 
-LONG = ("matcher", "simulator", "spark", "queries", "hostile")
+LONG = ("matcher", "simulator", "systems", "spark", "queries", "hostile")
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,13 @@ class Filter(ABC):
     def merge(self, other: Self) -> Self | None:
         """A filter that lets pass at least what either does; None when only no filter at all would do."""
 
+    def widened(self) -> Self | None:
+        """A filter that lets pass at least as much and says it in few words; None when no filter would do.
+
+        For summaries of very many filters, which are compared with each that comes; this one, by default.
+        """
+        return self
+
     @property
     def selectivity(self) -> float:
         """The share of events it is guessed to let pass, from its form alone; for speed only."""

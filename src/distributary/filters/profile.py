@@ -70,6 +70,11 @@ class Profile:
             del merged["change"]
         return Profile(merged)
 
+    def widened(self) -> Profile:
+        """A profile that lets pass at least as much, in few words: of each filter only the outline."""
+        wide = {kind: filter.widened() for kind, filter in self.filters.items() if kind != "change"}
+        return Profile({kind: filter for kind, filter in wide.items() if filter is not None})
+
     def _selects_before_change_like(self, other: Profile) -> bool:
         ignored = ("topic", "change")
         return {kind: filter for kind, filter in self.filters.items() if kind not in ignored} == {

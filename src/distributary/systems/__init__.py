@@ -6,6 +6,7 @@ what its clients call. Nothing here touches a socket or a clock; `sim` runs the 
 What systems share, in reading order:
 
 - `interests`: the filters of many subscriptions, asked all at once
+- `residents`: the subscriptions of a node's clients, and what their tolerances remember
 - `home`: the subscriptions of a node's clients, and the decision what is delivered to them
 - `ring_broker`: the base classes of the brokers on a ring
 - `assembly`: the layers of a node together: ring, courier, upkeep, broker

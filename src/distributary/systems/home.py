@@ -9,7 +9,7 @@ Rules:
 - Tolerances are measured here, against what was delivered here, in the order of arrival. Only `accept` leaves
   that decision to the rendezvous that sent the event.
 
-Offering an event costs what it matches (`interests`), and a look at each tolerance that it passes.
+Offering an event costs what it matches (`residents`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from distributary.errors import UnknownSubscriptionError
-from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
-from distributary.filters.kinds import parse_filters
 from distributary.model import Delivery, Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node, SendMessage
-from distributary.systems.interests import InterestIndex
+from distributary.systems.residents import Residents
 
 REMEMBERED = 100_000
 """How many events a home remembers."""
@@ -37,34 +34,6 @@ class _SeenEvent:
 
     reached: set[str] = field(default_factory=set)
     offered: bool = False
-
-
-class _Resident:
-    """A subscription with its parsed filters and the values last delivered to it, by topic."""
-
-    __slots__ = ("change", "filters", "last", "subscription")
-
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self.filters: dict[str, Filter] = parse_filters(subscription)
-        change = self.filters.get("change")
-        self.change = change if isinstance(change, ChangeFilter) else None
-        self.last: dict[str | None, dict[str, float]] = {}
-
-    def passes(self, event: Event) -> bool:
-        """Whether the event matches every filter; of a change filter, the part that needs no memory."""
-        return all(filter.matches(event) for filter in self.filters.values())
-
-    def fires(self, event: Event) -> bool:
-        """Whether an event that passes is delivered; if so its values become the last delivered ones."""
-        if self.change is None:
-            return True
-        last = self.last.get(event.topic, {})
-        numbers = self.change.numbers(event)
-        moved = self.change.moved(numbers, last)
-        if moved:
-            self.last[event.topic] = {**last, **numbers}
-        return moved
 
 
 class Home:
@@ -88,8 +57,7 @@ class Home:
         self.node = node
         self._notice = notice
         self._send = send or node.send
-        self._residents: dict[SubscriptionKey, _Resident] = {}
-        self._interests: InterestIndex[SubscriptionKey] = InterestIndex()
+        self._residents = Residents()
         self._seen: OrderedDict[EventKey, _SeenEvent] = OrderedDict()
         if notice is not None:
             node.handle(notice, lambda message, sender: self.offer(message.event))
@@ -99,22 +67,16 @@ class Home:
 
         Adding an equal subscription again changes nothing: it keeps the values last delivered.
         """
-        resident = self._residents.get(subscription.key)
-        if resident is None or resident.subscription != subscription:
-            resident = self._residents[subscription.key] = _Resident(subscription)
-            self._interests.put(subscription.key, resident.filters)
+        self._residents.put(subscription)
 
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
-        resident = self._resident(key)
-        del self._residents[key]
-        self._interests.remove(key)
-        return resident.subscription
+        return self._residents.remove(key)
 
     @property
     def subscriptions(self) -> Mapping[SubscriptionKey, Subscription]:
         """The subscriptions here, in the order in which they were added."""
-        return {key: each.subscription for key, each in self._residents.items()}
+        return {each.subscription.key: each.subscription for each in self._residents}
 
     def __contains__(self, key: SubscriptionKey) -> bool:
         return key in self._residents
@@ -124,19 +86,13 @@ class Home:
 
     def filters(self, key: SubscriptionKey) -> Mapping[str, Filter]:
         """The parsed filters of a subscription, by kind; UnknownSubscriptionError when it is not here."""
-        return self._resident(key).filters
-
-    def _resident(self, key: SubscriptionKey) -> _Resident:
-        if key not in self._residents:
-            raise UnknownSubscriptionError(key.id, key.subscriber)
-        return self._residents[key]
+        return self._residents[key].filters
 
     def offer(self, event: Event) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
         if not self.was_offered(event.key):
             self._note(event).offered = True
-            wanted = self._interests.matching(event)
-            self._hand_out(event, [key for key in wanted if self._residents[key].fires(event)])
+            self._hand_out(event, self._residents.firing(event))
 
     def was_offered(self, key: EventKey) -> bool:
         """Whether an event was offered here, as far as is remembered."""
@@ -148,8 +104,8 @@ class Home:
         Skipped are subscriptions removed meanwhile, those whose filters do not match, and subscribers who
         have the event already.
         """
-        found = [self._residents.get(key) for key in keys]
-        wanted = [each.subscription.key for each in found if each is not None and each.passes(event)]
+        here = [key for key in keys if key in self._residents]
+        wanted = [key for key in here if self._residents[key].passes(event)]
         if wanted:
             self._note(event)
             self._hand_out(event, wanted)

@@ -191,6 +191,23 @@ def test_merge(first, second, merged):
     assert (None if found is None else found.text) == merged
 
 
+@pytest.mark.parametrize(
+    ("text", "wide"),
+    [
+        ("a = 1 or a = 7", "a between 1 and 7"),
+        ("a = 1 and b = 2 or a = 3 and c > 4", "a between 1 and 3"),
+        ("a > 5 and a < 9", "a > 5 and a < 9"),
+        ("a = 1 or b = 2", None),
+        ("a like '%x'", "a >= ''"),
+        ("a in ('k1', 'k9') and b > c", "a >= 'k1' and a <= 'k9' and b is not null and c is not null"),
+    ],
+)
+def test_an_outline_is_one_range_of_what_all_alternatives_bound(text, wide):
+    found = where(text).widened()
+    assert (None if found is None else found.text) == (None if wide is None else where(wide).text)
+    assert found is None or found.covers(where(text))
+
+
 def test_a_merge_of_many_stays_small_and_sound():
     filters = [where(f"kind = 'k{i}' and size > {i} and place{i % 5} = {i}") for i in range(100)]
     merged: WhereFilter | None = filters[0]

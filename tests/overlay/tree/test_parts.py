@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from distributary.errors import DistributaryError
 from distributary.filters.profile import Profile
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
+from distributary.overlay.tree import interest
 from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of, profile_of
 from distributary.overlay.tree.messages import ParentRequest
@@ -26,6 +28,7 @@ from distributary.overlay.tree.topology import (
     settle,
     unsettled,
 )
+from distributary.workloads import market
 
 ALL = Interest(((),))
 
@@ -62,11 +65,20 @@ EVENTS = [
 
 
 @settings(max_examples=150, deadline=None)
-@given(some.lists(some.tuples(some.booleans(), FORMS), max_size=30), some.integers(1, 6))
+@given(
+    some.lists(some.tuples(some.booleans(), FORMS), max_size=30),
+    some.integers(1, 6),
+    some.sampled_from([1, 3, interest.OUTLINED]),
+)
 def test_a_summary_never_asks_for_too_little_and_forgets_what_is_given_up(
-    steps: list[tuple[bool, Form]], most: int
+    steps: list[tuple[bool, Form]], most: int, outlined: int
 ) -> None:
-    summary, asked = InterestSummary(most), Counter[Form]()
+    with patch.object(interest, "OUTLINED", outlined):
+        check_summary(InterestSummary(most), steps, most)
+
+
+def check_summary(summary: InterestSummary, steps: list[tuple[bool, Form]], most: int) -> None:
+    asked = Counter[Form]()
     for is_new, one in steps:
         if is_new:
             summary.add(one)
@@ -74,13 +86,34 @@ def test_a_summary_never_asks_for_too_little_and_forgets_what_is_given_up(
         elif asked[one]:
             summary.remove(one)
             asked[one] -= 1
-        interest = summary.interest
-        assert len(interest.forms) <= most
+        told = summary.interest
+        assert len(told.forms) <= most
         for event in EVENTS:
-            assert interest.matches(event) or not any(
+            assert told.matches(event) or not any(
                 profile_of(each).matches(event) for each, count in asked.items() if count
             )
     for one in asked.elements():
+        summary.remove(one)
+    assert summary.interest == Interest()
+
+
+def test_a_summary_of_many_forms_is_asked_little_for_one_more_and_one_less() -> None:
+    """Work is counted by the pairs of profiles that were compared or merged for the first time."""
+    subscriptions = market.subscriptions(1_200, seed=5)
+    forms = list(dict.fromkeys(form_of(Profile.of(one)) for one in subscriptions))
+    summary = InterestSummary(most=32)
+    for one in forms[:800]:
+        summary.add(one)
+    interest.covers.cache_clear()
+    for one in forms[800:1_000]:
+        summary.add(one)
+    added = interest.covers.cache_info().misses
+    assert added < 200 * 40, "most are covered by what is there, and found at once"
+    interest.covers.cache_clear()
+    for one in forms[:200]:
+        summary.remove(one)
+    assert interest.covers.cache_info().misses < 200 * 40, "profiles of many are not made anew each time"
+    for one in forms[200:1_000]:
         summary.remove(one)
     assert summary.interest == Interest()
 

@@ -115,9 +115,16 @@ class PathFilter(Filter):
 
         What is left may be `/*`, which lets pass every document.
         """
-        branches = without_covered((*self.branches, *other.branches))
+        return self._generalised(without_covered((*self.branches, *other.branches)), MAX_MERGED_BRANCHES)
+
+    def widened(self) -> Self:
+        """One branch that selects at least what all of them do."""
+        return self._generalised(list(self.branches), 1)
+
+    def _generalised(self, branches: list[LocationPath], most: int) -> Self:
+        """A filter of at most so many branches: the most alike are generalised."""
         merged = type(self)(tuple(branches))
-        while len(branches) > MAX_MERGED_BRANCHES or len(merged.text) > MAX_LENGTH:
+        while len(branches) > most or len(merged.text) > MAX_LENGTH:
             if len(branches) == 1:
                 return type(self)((EVERY_DOCUMENT,))
             common, *pair = max(_generalisations(branches), key=lambda found: names_in(found[0]))

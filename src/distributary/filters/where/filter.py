@@ -7,6 +7,7 @@ filters are held at once.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Self
 
 from distributary.errors import FilterError
@@ -18,7 +19,7 @@ from distributary.filters.where.domain import Conjunction, Domain
 from distributary.filters.where.evaluate import NOW, evaluate
 from distributary.filters.where.expression import And, Expression, Or
 from distributary.filters.where.lookup import arrival_of, attribute_of
-from distributary.filters.where.merge import MAX_MERGED, described, generalised
+from distributary.filters.where.merge import MAX_MERGED, described, generalised, hull
 from distributary.filters.where.normal_form import MAX_CONJUNCTIONS
 from distributary.filters.where.selectivity import narrowed
 from distributary.model import Event
@@ -144,7 +145,7 @@ class WhereFilter(Filter):
 
     def covers(self, other: WhereFilter) -> bool:
         """True when each conjunction of the other lies within one of this one, or both are written alike."""
-        outer, inner = self.conjunctions, other.conjunctions
+        outer, inner = _compared_form(self), _compared_form(other)
         if outer is not None and inner is not None:
             if all(any(sets.contains(wide, narrow) for wide in outer) for narrow in inner):
                 return True
@@ -165,6 +166,16 @@ class WhereFilter(Filter):
         if other.covers(self):
             return other
         return self._united_as_written(other) or self._united_as_domains(other)
+
+    def widened(self) -> WhereFilter | None:
+        """One range of each attribute that every alternative bounds.
+
+        >>> WhereFilter.parse("a = 3 and b = 1 or a in (5, 9)").widened()
+        WhereFilter('a between 3 and 9')
+        """
+        outline = self._template.normal_form.outline(self._values, self._names)
+        wide = hull(outline) if outline else None
+        return None if wide is None else _short_filter(described([wide]))
 
     def _united_as_written(self, other: WhereFilter) -> WhereFilter | None:
         """One condition OR the other, when that is short and domains would lose something."""
@@ -190,6 +201,12 @@ class WhereFilter(Filter):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WhereFilter.parse, (self.text,)
+
+
+@lru_cache(1 << 12)
+def _compared_form(filter: WhereFilter) -> tuple[Conjunction, ...] | None:
+    """The disjunctive form of a filter that is compared: with one profile after another, at a broker."""
+    return filter.conjunctions
 
 
 def _short_filter(expression: Expression) -> WhereFilter | None:

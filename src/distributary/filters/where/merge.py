@@ -8,6 +8,7 @@ or keeps what the conjunctions let pass; nothing narrows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from math import inf
 
@@ -35,6 +36,15 @@ def generalised(conjunctions: Sequence[Conjunction], ranges: int) -> list[Conjun
         joined[at - 1 : at + 1] = [_hull(joined[at - 1], joined[at])]
     bounded = _contained_dropped([_bounded(domains, ranges) for domains in _joined_exactly(joined)])
     return None if () in bounded else [Conjunction(domains) for domains in bounded]
+
+
+def hull(conjunctions: Sequence[Conjunction]) -> Conjunction | None:
+    """One conjunction, of one range of a type each, that lets pass at least what these do.
+
+    None when that is everything.
+    """
+    domains = _bounded(reduce(_hull, [conjunction.domains for conjunction in conjunctions]), 1)
+    return Conjunction(domains) if domains else None
 
 
 def described(conjunctions: Sequence[Conjunction]) -> Expression:

@@ -9,7 +9,7 @@ bytes for each value, and a few for each attribute.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +92,21 @@ def pack(remembered: LastValues, topics: int) -> list[bytes | None]:
     for topic, parts in sections.items():
         records[topic] = b"".join(parts)
     return records
+
+
+def written(topics: Iterable[Iterable[tuple[int, str, float]]]) -> list[bytes | None]:
+    """A record for each topic, from the serials, attributes and values remembered of it."""
+    listed = [list(values) for values in topics]
+    rows = [(topic, *value) for topic, values in enumerate(listed) for value in values]
+    names = sorted({name for _, _, name, _ in rows})
+    columns = LastValues(
+        names,
+        np.array([serial for _, serial, _, _ in rows], np.int64),
+        np.array([names.index(name) for _, _, name, _ in rows], np.int32),
+        np.array([topic for topic, _, _, _ in rows], np.int32),
+        np.array([value for _, _, _, value in rows], np.float64),
+    )
+    return pack(columns, len(listed))
 
 
 def unpack(records: Sequence[bytes | None]) -> LastValues:

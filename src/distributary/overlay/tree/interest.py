@@ -8,11 +8,13 @@ Rules:
 - A summary counts the forms that clients and children ask for, and tells them by fewer: of those that cover
   each other only the wider ("covering profiles"), and where there are more than so many, neighbours merged.
 - A merged profile lets pass at least what either did: a summary may ask for too much, never for too little.
+- A merged profile that stands for more than `OUTLINED` forms is an outline of them, one range of an attribute
+  and one path, so that it covers most of what comes after it.
 - It knows which forms each of its profiles stands for. When one of these is given up for good, its profile is
-  made anew from the others, and no other profile changes.
+  made anew from the others, and no other profile changes; an outline waits until half of its forms are gone.
 
 Cost: to add a form, a cover check or two for each profile of the summary; answers are remembered. To give one
-up, the same for every form that its profile stood for.
+up, the same for every form that its profile stood for, or for two of an outline on average.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from functools import lru_cache
 from distributary.filters.kinds import parse_filter
 from distributary.filters.profile import Profile
 from distributary.model import Event
+
+OUTLINED = 16
+"""A merged profile of more forms says only the outline of them."""
 
 Form = tuple[tuple[str, str], ...]
 """A profile as it travels: kinds and canonical texts, sorted. Without any, it lets everything pass."""
@@ -105,6 +110,8 @@ class InterestSummary:
         """The profile that covers each form."""
         self._members: dict[Form, set[Form]] = {}
         """The forms that each profile stands for."""
+        self._gone: Counter[Form] = Counter()
+        """Of each outline, how many forms were given up since it was made."""
         self._order: list[tuple[tuple[str, ...], Form]] = []
         """The profiles, those of the same kinds of filters side by side."""
 
@@ -126,15 +133,19 @@ class InterestSummary:
             return
         del self._counts[form]
         profile = self._profile_of.pop(form)
-        self._members[profile].discard(form)
-        if profile == form or profile not in self._counts:
+        members = self._members[profile]
+        members.discard(form)
+        self._gone[profile] += 1
+        is_outline = len(members) > OUTLINED and self._gone[profile] < len(members)
+        if profile == form or (profile not in self._counts and not is_outline):
             for left in sorted(self._dissolve(profile)):
                 self._place(left)
 
     def _place(self, form: Form) -> None:
         """Find a profile that covers a form, or make one; then merge if there are too many."""
-        wider = next((profile for profile in self._members if covers(profile, form)), None)
+        wider = next((profile for profile in reversed(self._members) if covers(profile, form)), None)
         if wider is not None:
+            self._members[wider] = self._members.pop(wider)  # asked first, when the next one comes
             self._assign(wider, {form})
             return
         narrower = [profile for profile in self._members if covers(form, profile)]
@@ -148,8 +159,9 @@ class InterestSummary:
         at = bisect_left(order, key)
         beside = order[max(0, at - 1) : at] + order[at + 1 : at + 2]
         _, neighbour = min(beside, key=lambda one: one[0] != key[0])
-        merged = form_of(profile_of(form).merge(profile_of(neighbour)))
+        union = profile_of(form).merge(profile_of(neighbour))
         members = self._dissolve(form) | self._dissolve(neighbour)
+        merged = form_of(union.widened() if len(members) > OUTLINED else union)
         for profile in [one for one in self._members if covers(merged, one)]:
             members |= self._dissolve(profile)
         self._assign(merged, members)
@@ -164,6 +176,7 @@ class InterestSummary:
 
     def _dissolve(self, profile: Form) -> set[Form]:
         """Take a profile away; the forms that it stood for are returned."""
+        self._gone.pop(profile, None)
         del self._order[bisect_left(self._order, _by_kinds(profile))]
         return self._members.pop(profile)
 

@@ -1,0 +1,115 @@
+"""Brokers: what an event costs at a node of a network with very many subscriptions, beside `Matcher` alone.
+
+The mixed subscriptions of the market, all of them at one node: at the root of a tree, at the home and
+rendezvous of the central system, and at a node that is flooded; HOPE's home has paths. Each is its own whole
+network, so an event does all that a broker does with it and no message is sent. Deliveries are compared with
+`Matcher` in every round, and processor time is measured in turns. Central looks an event up twice, as
+rendezvous and as home; HOPE's publisher makes a signature of the document.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from statistics import median
+
+from bench.report import Result
+from distributary import Event, Matcher, Subscription
+from distributary.overlay.broker import Broker
+from distributary.overlay.node import Deliver, Node
+from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.ring import Ring, settle
+from distributary.overlay.tree.node import TreeNode
+from distributary.systems.central import CentralBroker
+from distributary.systems.flooding import FloodingBroker
+from distributary.systems.hope.addressing import Addressing
+from distributary.systems.hope.kbpp import Kbpp
+from distributary.systems.tree.broker import TreeBroker
+from distributary.workloads import documents, market
+
+ROUNDS = 5
+EVENTS = 200
+"""In a round."""
+TARGET = "<= 2 times"
+
+
+def run(quick: bool) -> list[Result]:
+    results: list[Result] = []
+    for size in (100, 1_000) if quick else (100, 1_000, 10_000, 100_000):
+        subscriptions = list(market.subscriptions(size, seed=1))
+        makers: dict[str, Callable[[], Broker]] = {"tree": tree, "central": central, "flooding": flooding}
+        results += measured(f"{size:,} subscriptions of the market", makers, subscriptions, market.events)
+        paths = [
+            Subscription(one.id, one.subscriber, path=one.path)
+            for one in documents.subscriptions(size, seed=1)
+        ]
+        results += measured(f"{size:,} paths", {"hope-kbpp": hope}, paths, documents.events)
+    return results
+
+
+def tree() -> Broker:
+    return TreeBroker(TreeNode(Node(3), is_root=True))
+
+
+def central() -> Broker:
+    return CentralBroker(settled_ring())
+
+
+def flooding() -> Broker:
+    return FloodingBroker(settled_ring())
+
+
+def hope() -> Broker:
+    return Kbpp(settled_ring(), Addressing(dimension=6))
+
+
+def settled_ring() -> Ring:
+    """A ring of one node."""
+    ring = Ring(Node(3), Circle(32))
+    settle([ring])
+    return ring
+
+
+def measured(
+    workload: str,
+    makers: dict[str, Callable[[], Broker]],
+    subscriptions: Sequence[Subscription],
+    generate: Callable[..., Iterator[Event]],
+) -> list[Result]:
+    """The time of a subscription and of an event at each broker, and as a multiple of the matcher's."""
+    matcher = Matcher(subscriptions)
+    brokers = {name: make() for name, make in makers.items()}
+    results = []
+    for name, broker in brokers.items():
+        broker.node.start(now=0.0)
+        began = time.process_time()
+        for one in subscriptions:
+            broker.node.call(lambda one=one, broker=broker: broker.subscribe(one), 0.0)  # type: ignore[misc]
+        spent = (time.process_time() - began) / len(subscriptions) * 1e6
+        results.append(Result(workload, name, "subscribe", spent, "µs", "Matcher"))
+    events = generate(EVENTS * (ROUNDS + 1), seed=2)
+    times: dict[str, list[float]] = {name: [] for name in ("Matcher", *brokers)}
+    for _ in range(ROUNDS + 1):
+        part = list(islice(events, EVENTS))
+        began = time.process_time()
+        wanted = [matcher.match(event) for event in part]
+        times["Matcher"].append(time.process_time() - began)
+        for name, broker in brokers.items():
+            began = time.process_time()
+            effects = [broker.node.call(lambda e=event, b=broker: b.publish(e), 1.0) for event in part]  # type: ignore[misc]
+            times[name].append(time.process_time() - began)
+            got = [
+                sorted(one for each in some if isinstance(each, Deliver) for one in each.item.subscriptions)
+                for some in effects
+            ]
+            assert got == wanted, f"{name} delivers something else than Matcher finds, of {workload}"
+    alone = median(times["Matcher"][1:])
+    results.append(
+        Result(workload, "Matcher", "event", alone / EVENTS * 1e6, "µs", "brute force in the tests")
+    )
+    for name in brokers:
+        spent = median(times[name][1:])
+        results.append(Result(workload, name, "event", spent / EVENTS * 1e6, "µs", "Matcher"))
+        results.append(Result(workload, name, "event / Matcher's", spent / alone, "times", "Matcher", TARGET))
+    return results
