@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.model import Event
 
@@ -96,19 +97,25 @@ class _SlotIndex(Generic[K]):
         from distributary.matching.combinations import Combinations
 
         self._combinations: Combinations = Combinations({})
-        self._slots: dict[K, int] = {}
-        self._keys: dict[int, dict[K, Filter | None]] = {}
-        """By slot the keys, each with its tolerance."""
+        self._groups: dict[K, tuple[int, tuple[str, ...]]] = {}
+        self._keys: dict[int, dict[tuple[str, ...], dict[K, Filter | None]]] = {}
+        """By slot and the attributes that tolerances watch, the keys, each with its tolerance."""
 
     def add(self, key: K, filters: Mapping[str, Filter]) -> None:
         stateless = {kind: filter for kind, filter in filters.items() if kind != "change"}
-        slot = self._slots[key] = self._combinations.add(stateless)
-        self._keys.setdefault(slot, {})[key] = filters.get("change")
+        change = filters.get("change")
+        watched = change.attributes if isinstance(change, ChangeFilter) else ()
+        slot = self._combinations.add(stateless)
+        self._groups[key] = slot, watched
+        self._keys.setdefault(slot, {}).setdefault(watched, {})[key] = change
 
     def remove(self, key: K) -> None:
-        slot = self._slots.pop(key)
+        slot, watched = self._groups.pop(key)
         self._combinations.leave(slot)
-        del self._keys[slot][key]
+        group = self._keys[slot][watched]
+        del group[key]
+        if not group:
+            del self._keys[slot][watched]
         if not self._keys[slot]:
             del self._keys[slot]
 
@@ -116,6 +123,7 @@ class _SlotIndex(Generic[K]):
         from distributary.matching.single import SingleEvent
 
         for slot in self._combinations.passed_by(SingleEvent(event)).tolist():
-            for key, change in self._keys[slot].items():
+            for group in self._keys[slot].values():
+                change = next(iter(group.values()))  # all of a group watch the same, and ask for no more here
                 if change is None or change.matches(event):
-                    yield key
+                    yield from group
