@@ -21,6 +21,7 @@ from distributary.systems.hope.addressing import Addressing, fitting_dimension
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
+from distributary.systems.hope.tags import TagAddressing
 from distributary.systems.lookups import LookupBroker
 from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.mfd import MFDBroker
@@ -88,10 +89,10 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     )
 
 
-def hope(kind: Callable[..., HopeBroker]) -> MakeBroker:
+def hope(kind: Callable[..., HopeBroker], addressing: type[Addressing] = Addressing) -> MakeBroker:
     """Make nodes of HOPE, with about as many vertices as nodes."""
     return lambda parts: kind(
-        parts.ring, Addressing(dimension=fitting_dimension(parts.settings.nodes)), **parts.options
+        parts.ring, addressing(dimension=fitting_dimension(parts.settings.nodes)), **parts.options
     )
 
 
@@ -127,6 +128,11 @@ SYSTEMS: dict[str, System] = {
     ),
     "hope-kbpp": System("events to every key that they cover (001)", on_ring(hope(Kbpp)), DOCUMENTS),
     "hope-kbsp": System("subscriptions to every key that covers them (001)", on_ring(hope(Kbsp)), DOCUMENTS),
+    "hope-tags": System(
+        "the same, for the attributes of events in place of documents (001)",
+        on_ring(hope(Kbsp, TagAddressing)),
+        RANGES,
+    ),
     "ring": System(
         "the ring alone: every event to the owner of its id",
         on_ring(lambda parts: LookupBroker(parts.ring, **parts.layers)),

@@ -4,6 +4,7 @@ An event and a subscription have keys made of their structure; a subscription's 
 events that it may match. They meet at vertices of the hypercube in one of two ways:
 
 - `addressing`: keys and filters made of signatures of a document or a path
+- `tags`: the same from an event's attributes, for events with tags in place of documents
 - `messages`: what nodes send each other
 - `dimension`: how nodes agree on the length of keys as their number changes
 - `broker`: `HopeBroker`, what both ways have in common
