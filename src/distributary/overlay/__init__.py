@@ -6,6 +6,7 @@ Modules, in reading order:
 - `periodic`: an alarm that rings again and again.
 - `broker`: what a node that serves clients offers them.
 - `wire`: how many bytes a message takes.
+- `key_routing`: what layers above ask of a network that finds the owner of any key.
 - `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).
 - `courier`: brings messages at least once to nodes that are up, and has each handled once.
 - `replication`: keeps what belongs to a key at its owner and at the nodes that follow.

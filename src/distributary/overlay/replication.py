@@ -34,9 +34,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
+from distributary.overlay.key_routing import KeyRouting
 from distributary.overlay.node import Address, SendMessage
 from distributary.overlay.periodic import staggered
-from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival
 
 Name = Hashable
 Handler = Callable[[int, Name, Any], None]
@@ -115,7 +116,7 @@ class Replication:
     """The contents of the keys that a node owns, and its replicas of what others own."""
 
     def __init__(
-        self, ring: Ring, copies: int, send: SendMessage | None = None, *, period: float = 5.0
+        self, ring: KeyRouting, copies: int, send: SendMessage | None = None, *, period: float = 5.0
     ) -> None:
         if not 0 <= copies <= ring.successor_count:
             raise DistributaryError(
@@ -349,9 +350,10 @@ class Replication:
     def _each_period(self, about: None) -> None:
         self.ring.node.wake_after(self.period, "replication period")
         self._bury()
-        if not self.ring.member or self.ring.predecessor is None:
+        arc = self.ring.arc()
+        if not self.ring.member or arc is None:
             return
-        after, last = self.ring.predecessor, self.ring.identifier
+        after, last = arc
         digest = digest_of(self._items_within(after, last))
         for sibling in self._siblings_now():
             self._send(sibling, DigestCheck(after, last, digest))

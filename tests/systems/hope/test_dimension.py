@@ -17,7 +17,16 @@ from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.dimension import estimated_bits
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import RegistrationName
-from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
+from systems.hope.world import (
+    KINDS,
+    ROUTINGS,
+    Routing,
+    delivered,
+    expected,
+    random_document,
+    random_path,
+    settled,
+)
 
 NODES = 24
 
@@ -26,15 +35,23 @@ def brokers(deployment: Any) -> list[HopeBroker]:
     return [cast(HopeBroker, member) for member in deployment.members.values()]
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("start", [1, 8])
 def test_the_dimension_comes_to_fit_and_every_event_is_delivered_on_the_way(
-    kind: type[HopeBroker], start: int
+    kind: type[HopeBroker], start: int, routing: Routing
 ) -> None:
     random = Random(start)
     identifiers = random.sample(range(1 << 14), NODES)
     deployment = settled(
-        kind, identifiers, 14, Addressing(start, 64), dimensions=tuple(range(1, 9)), refresh=5.0, copies=1
+        kind,
+        identifiers,
+        14,
+        Addressing(start, 64),
+        dimensions=tuple(range(1, 9)),
+        refresh=5.0,
+        copies=1,
+        routing=routing,
     )
     nodes = list(deployment.members)
     subscriptions = []

@@ -21,7 +21,16 @@ from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import RegistrationName, XmlPublication
 from distributary.workloads.xml_folder import XmlFolder
-from systems.hope.world import KINDS, delivered, expected, random_document, random_path, settled
+from systems.hope.world import (
+    KINDS,
+    ROUTINGS,
+    Routing,
+    delivered,
+    expected,
+    random_document,
+    random_path,
+    settled,
+)
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -35,18 +44,19 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize(
     ("kind", "options"),
     [(kind, options) for kind in KINDS for options in OPTIONS if kind is Kbsp or "budget" not in options],
 )
 @pytest.mark.parametrize("seed", range(2))
 def test_everybody_gets_exactly_what_they_asked_for_while_subscriptions_come_and_go(
-    kind: type[HopeBroker], options: dict[str, Any], seed: int
+    kind: type[HopeBroker], options: dict[str, Any], seed: int, routing: Routing
 ) -> None:
     options = dict(options)
     random = Random(seed)
     addressing = Addressing(options.pop("dimension", 6), options.pop("length", 128))
-    deployment = settled(kind, random.sample(range(1 << 12), 15), 12, addressing, **options)
+    deployment = settled(kind, random.sample(range(1 << 12), 15), 12, addressing, **options, routing=routing)
     nodes = list(deployment.members)
     live: dict[str, Subscription] = {}
     wanted: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -70,11 +80,12 @@ def test_everybody_gets_exactly_what_they_asked_for_while_subscriptions_come_and
     assert len(wanted) > 10
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_subscriptions_without_a_path_and_events_without_a_document_are_served(
-    kind: type[HopeBroker],
+    kind: type[HopeBroker], routing: Routing
 ) -> None:
-    deployment = settled(kind, range(0, 64, 5), 6, Addressing(6, 64))
+    deployment = settled(kind, range(0, 64, 5), 6, Addressing(6, 64), routing=routing)
     nodes = list(deployment.members)
     subscriptions = [
         Subscription("s1", "ann", where="price > 5"),
@@ -199,11 +210,16 @@ def test_the_routing_table_of_a_vertex_has_a_filter_for_each_neighbour_and_no_mo
     assert sum(entries.values()) > 60
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("facets", [1, 2])
-def test_who_comes_late_catches_up_with_what_is_remembered(kind: type[HopeBroker], facets: int) -> None:
+def test_who_comes_late_catches_up_with_what_is_remembered(
+    kind: type[HopeBroker], facets: int, routing: Routing
+) -> None:
     random = Random(7)
-    deployment = settled(kind, range(3, 64, 4), 8, Addressing(6, 64), history=100, facets=facets)
+    deployment = settled(
+        kind, range(3, 64, 4), 8, Addressing(6, 64), history=100, facets=facets, routing=routing
+    )
     nodes = list(deployment.members)
     events = [Event(f"e{number}", document=random_document(random)) for number in range(40)]
     early = Subscription("early", "ann", path="//a")
@@ -344,13 +360,14 @@ def test_a_document_is_parsed_once_for_publisher_and_homes_of_one_process(
 BODY = "<text>" + "x" * 4000 + "</text>"
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("copies", [0, 1])
 def test_a_document_is_sent_once_to_a_home_however_many_vertices_know_it(
-    kind: type[HopeBroker], copies: int
+    kind: type[HopeBroker], copies: int, routing: Routing
 ) -> None:
     """Beside the homes only the vertex of the event's key gets it, where lists are to survive failures."""
-    deployment = settled(kind, range(64), 6, Addressing(6, 1024), copies=copies)
+    deployment = settled(kind, range(64), 6, Addressing(6, 1024), copies=copies, routing=routing)
     paths = [
         "//a",
         "//b",
@@ -379,7 +396,7 @@ def test_a_document_is_sent_once_to_a_home_however_many_vertices_know_it(
     documents = sum(len(event.document or "") for event in events)
     spent = [deployment.metrics.costs_by_kind(("publish", event.key)) for event in events]
     assert [costs["DocumentReply"].messages for costs in spent] == [3] * 12
-    homes, notices, hops = 3, 1, 6 * copies
+    homes, notices, hops = 3, 1.5, 6 * copies
     spent_bytes = sum(traffic.bytes for costs in spent for traffic in costs.values())
     assert spent_bytes < (homes + notices + hops) * documents
     assert sum(costs["EventNotice"].messages for costs in spent) > 2 * 36
@@ -418,13 +435,16 @@ def test_a_home_that_attributes_or_topic_rule_out_is_not_sent_the_document(
     assert parsed[:-1] == [], "only the second event is parsed, by the home and by what is expected"
 
 
+@pytest.mark.parametrize("routing", ROUTINGS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_files_of_a_folder_are_carried_like_any_events(kind: type[HopeBroker], tmp_path: Path) -> None:
+def test_the_files_of_a_folder_are_carried_like_any_events(
+    kind: type[HopeBroker], tmp_path: Path, routing: Routing
+) -> None:
     random = Random(8)
     for number in range(12):
         (tmp_path / f"{number}.xml").write_text(random_document(random), encoding="utf-8")
     folder = XmlFolder(tmp_path)
-    deployment = settled(kind, range(0, 64, 3), 6, Addressing(6, 256))
+    deployment = settled(kind, range(0, 64, 3), 6, Addressing(6, 256), routing=routing)
     nodes = list(deployment.members)
     subscriptions = list(folder.subscriptions(60, seed=1))
     for subscription in subscriptions:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
+from distributary.overlay.ring.prefix import PrefixRing
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import ConstantLatency
@@ -20,6 +22,10 @@ from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
 
+CHORD = partial(Ring, rule=ONE_WAY)
+Routing = Callable[[Node, Circle], Ring]
+ROUTINGS: list[Routing] = [CHORD, PrefixRing]
+"""The layers for key-based routing that HOPE runs on."""
 KINDS: list[type[HopeBroker]] = [Kbpp, Kbsp]
 LABELS = "abcdef"
 CONDITIONS = ["{} > 4", "{}", "not({})", "{} or {}", "{}/{}", ".//{} = 3", "{} = '5'", "not({} = 5)", ". = 7"]
@@ -31,13 +37,14 @@ def settled(
     bits: int,
     addressing: Addressing,
     seed: int = 1,
+    routing: Routing = CHORD,
     **options: Any,
 ) -> Deployment:
     """Nodes that know their places; nothing fails and nothing is kept up."""
     circle = Circle(bits)
 
     def make(address: int) -> HopeBroker:
-        return kind(Ring(Node(address), circle, rule=ONE_WAY), addressing, **options)
+        return kind(routing(Node(address), circle), addressing, **options)
 
     deployment = Deployment(Simulator(seed, ConstantLatency(0.05)), make)
     for identifier in sorted(set(identifiers)):

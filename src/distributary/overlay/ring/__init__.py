@@ -5,6 +5,7 @@ Modules, in reading order:
 - `circle`: identifiers and distances; `fingers`: whom a node knows far away, and whom it asks next.
 - `segments`: how a stretch of the circle is divided among the nodes known in it.
 - `ring`: `Ring`, which routes and multicasts to the owners of keys; `settle` makes a ring at rest.
+- `prefix`: `PrefixRing`, the same with keys at the nearest node and routing by digits, as in Pastry.
 - `upkeep`: `Upkeep`, which joins, stays in order and leaves, made of `stabilisation` (successors and
   predecessor), `finger_upkeep`, `merging` (rings that came apart), `questions` (what they ask others) and
   `contacts` (whom they remember).

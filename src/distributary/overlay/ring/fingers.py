@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Protocol
 
 from distributary.overlay.node import Address
 from distributary.overlay.ring.circle import Circle
@@ -74,6 +75,16 @@ class BothWays:
                 if distance < left:
                     best, left = address, distance
         return best
+
+
+class FingerRule(Protocol):
+    """Whom a node knows far away, and whom of those it knows it asks next."""
+
+    def fingers(self, circle: Circle, identifier: int) -> list[Finger]:
+        """The places in the table of a node."""
+
+    def nearest(self, circle: Circle, identifier: int, key: int, known: tuple[Address, ...]) -> Address:
+        """The one to ask next for a key; here itself if nobody known is a better one."""
 
 
 Rule = OneWay | BothWays

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from distributary.overlay.node import Address, Message, Node, SendMessage
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
+from distributary.overlay.ring.fingers import BOTH_WAYS, FingerRule
 from distributary.overlay.ring.segments import RingSegment, divide, holds
 
 P = TypeVar("P")
@@ -81,7 +81,7 @@ class Ring:
     """The ring layer of a node."""
 
     def __init__(
-        self, node: Node, circle: Circle, *, rule: Rule = BOTH_WAYS, successor_count: int = 4
+        self, node: Node, circle: Circle, *, rule: FingerRule = BOTH_WAYS, successor_count: int = 4
     ) -> None:
         self.node = node
         self.circle = circle
@@ -151,6 +151,10 @@ class Ring:
             alone = self.successors[0] == self.identifier
             return self.member and (alone or key == self.identifier)
         return self.member and self.circle.up_to(key, self.predecessor, self.identifier)
+
+    def arc(self) -> tuple[int, int] | None:
+        """The stretch (after, last] of keys that are this node's own; None while it cannot tell."""
+        return None if self.predecessor is None else (self.predecessor, self.identifier)
 
     def next_hop(self, key: int) -> Address | None:
         """Whom to ask next for a key; None when it is this node's own."""

@@ -23,9 +23,10 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+from distributary.overlay.key_routing import KeyRouting
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Replication
-from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.overlay.ring.ring import Arrival
 
 STEP = 3
 """How many refresh periods lie between two steps."""
@@ -64,7 +65,7 @@ class DimensionAgreement:
 
     def __init__(
         self,
-        ring: Ring,
+        ring: KeyRouting,
         replication: Replication,
         dimension: int,
         dimensions: tuple[int, ...],
@@ -169,12 +170,12 @@ class DimensionAgreement:
             self.ring.node.send(message.address, DimensionGossip(self.settled))
 
 
-def estimated_bits(ring: Ring) -> float:
+def estimated_bits(ring: KeyRouting) -> float:
     """The logarithm to base 2 of the number of nodes, estimated from the distances of the successors.
 
     >>> from distributary.overlay.ring.circle import Circle
     >>> from distributary.overlay.node import Node
-    >>> from distributary.overlay.ring.ring import settle
+    >>> from distributary.overlay.ring.ring import Ring, settle
     >>> rings = [Ring(Node(place), Circle(8)) for place in range(0, 256, 8)]
     >>> settle(rings)
     >>> estimated_bits(rings[0])
