@@ -11,7 +11,7 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
-from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker
+from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker, PublishedValue
 from systems.state_aware.worlds import run_against_oracle, settled_world
 
 ITEM = "A/B/C"
@@ -148,19 +148,19 @@ def test_only_nodes_with_output_report() -> None:
         broker.ring.route = lambda key, message, route=route: (routed.append(message), route(key, message))
     deployment.publish(Event("e1", ITEM, {"d": 10}), at=addresses[9])
     deployment.simulator.run()
-    assert [type(message) for message in routed] == [LevelReport]
+    assert [type(message) for message in routed] == [PublishedValue, LevelReport]
     assert len(deployment.deliveries) == 1
 
 
-def test_a_new_subscription_gets_the_next_value_whatever_the_levels_below_say() -> None:
+def test_a_new_subscription_gets_the_latest_value_whatever_the_levels_below_say() -> None:
     deployment, addresses = settled_world(MFDBroker, 30, seed=1)
     subscribe(deployment, "first", 21, addresses[0])
     deployment.publish(Event("e1", ITEM, {"d": 10}), at=addresses[9])
     deployment.simulator.run()
+    deployment.publish(Event("e2", ITEM, {"d": 11}), at=addresses[9])
+    deployment.simulator.run()
     subscribe(deployment, "second", 21, addresses[1])
     subscribe(deployment, "third", 53, addresses[2])
-    deployment.publish(Event("e2", ITEM, {"d": 10}), at=addresses[9])
-    deployment.simulator.run()
     got = sorted((each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries)
     assert got == [("e1", "first"), ("e2", "second"), ("e2", "third")]
 

@@ -6,7 +6,8 @@ import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
 from distributary.model import Event, Subscription, SubscriptionKey
-from distributary.systems.state_aware.broker import ValueNotice, ValueStamp
+from distributary.systems.state_aware.broker import ValueNotice
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.sf import SFBroker, Value
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
 
@@ -44,9 +45,7 @@ def test_a_late_older_value_is_dropped() -> None:
     assert isinstance(broker, SFBroker)
     deployment.subscribe(Subscription("s", "ann", topic="A/B/C", change={"d": 1}), at=addresses[0])
     for number in (2, 1, 2, 3):
-        value = Value(
-            "A/B/C", Event(f"{number}", "A/B/C", {"d": 10 * number}), ValueStamp(float(number), 1, 0)
-        )
+        value = Value("A/B/C", Event(f"{number}", "A/B/C", {"d": 10 * number}), ValueStamp(1, 0.0, number))
         broker.ring.multicast_segment(0, CIRCLE.size, value)
         deployment.simulator.call(addresses[0], lambda: None)
     assert [each.delivery.event.id for each in deployment.deliveries] == ["2", "3"]

@@ -14,9 +14,10 @@ from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
-from distributary.systems.state_aware.broker import DirectoryEntry, TrackedSubscription, ValueStamp
+from distributary.systems.state_aware.broker import DirectoryEntry, TrackedSubscription
 from distributary.systems.state_aware.directory import Directory, is_quiet
 from distributary.systems.state_aware.mfd import MFDBroker
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import (
     GuardedValue,
@@ -103,9 +104,13 @@ def test_a_subscription_ends_the_lease() -> None:
     assert publish(deployment, "e0", 100, addresses[9]) == []
     subscribe(deployment, "ann", 10, addresses[3])
     for number in (1, 2, 3):
-        publish(deployment, f"e{number}", 100, addresses[9])
+        publish(deployment, f"e{number}", 100 + number, addresses[9])
+    assert messages(deployment, "e3") == 0, "kept back"
     subscribe(deployment, "bob", 10, addresses[4])
-    assert publish(deployment, "e4", 100, addresses[9]) == ["bob"]
+    got = [(each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries]
+    assert got == [("e0", "ann"), ("e3", "bob")]
+    assert publish(deployment, "e4", 113, addresses[9]) == ["ann"]
+    assert publish(deployment, "e5", 114, addresses[9]) == ["bob"]
 
 
 def test_a_value_kept_back_while_the_lease_was_being_revoked_is_sent_after_all() -> None:
@@ -214,7 +219,7 @@ def test_a_directory_takes_what_the_threshold_index_takes(
         quiet = directory.quiet(topic)
         wanted = index.match(event)
         assert not (wanted and quiet is not None and is_quiet(quiet, event))
-        fired = directory.fire(event, ValueStamp(float(number), 0, 0))
+        fired = directory.fire(event, ValueStamp(1, 0.0, number))
         assert sorted(int(each.name.id) for each in fired) == wanted
 
 
@@ -224,7 +229,7 @@ def test_whole_numbers_are_quiet_exactly_when_nobody_takes_them(
 ) -> None:
     directory = Directory()
     directory.put(standing("s", {"a": tolerance}))
-    directory.fire(Event("e0", ITEM, {"a": last}), ValueStamp(0.0, 0, 0))
+    directory.fire(Event("e0", ITEM, {"a": last}), ValueStamp(1, 0.0, 0))
     quiet = directory.quiet(ITEM)
     assert quiet is not None
     assert is_quiet(quiet, Event("e1", ITEM, {"a": value})) == (abs(value - last) <= tolerance)

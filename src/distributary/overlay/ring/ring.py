@@ -104,7 +104,8 @@ class Ring:
         """After so many hops a message is thought to go in circles."""
         self._known: tuple[Address, ...] | None = None
         self._watchers: list[Callable[[], None]] = []
-        self._incarnation = 0.0
+        self.incarnation = 0.0
+        """When this node first started, by its own clock."""
         self._numbered = 0
         self._handed_over: dict[PayloadStamp, set[int]] = {}
         node.handle(RoutedPayload, self._pass_on)
@@ -292,11 +293,11 @@ class Ring:
 
     def _stamp(self) -> PayloadStamp:
         self._numbered += 1
-        return PayloadStamp(self.identifier, self._incarnation, self._numbered)
+        return PayloadStamp(self.identifier, self.incarnation, self._numbered)
 
     def _begin(self) -> None:
         if not self._numbered:
-            self._incarnation = self.node.now
+            self.incarnation = self.node.now
 
 
 def settle(rings: Sequence[Ring]) -> None:

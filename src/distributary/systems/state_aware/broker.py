@@ -9,9 +9,13 @@ Rules:
 
 - A subscription has a topic that names one data item (`segments`), a tolerance, and any other filters, which
   are evaluated before the tolerance.
-- Values carry a stamp with the publisher's time, which orders the values of a topic. A value that arrives
-  after a newer one is dropped. Values of one topic that are published further apart than messages take are
-  therefore all seen, in order.
+- No two clocks need to agree. A publisher numbers its values (`ValueStamp`). One node puts the values of a
+  topic in order, by arrival (`order`), and drops only those that are not newer than what it had of the same
+  publisher; who that node is, each system says. Its own stamps are what rendezvous and homes go by: a value
+  that is older than another of the same node is dropped, one that another node ordered counts as newer.
+- A new subscription is given the latest value of each topic of its item that its rendezvous knows and that
+  passes its filters (the initial state of section 4.3.2). A registration that is repeated is not given it
+  again.
 - The rendezvous preselects, the home decides; both remember what was delivered (`TrackedSubscription`). When
   a home declines a value that a rendezvous selected, it registers again, with the values it remembers. A
   rendezvous that does not know what was delivered, or learns that a value never arrived, forgets what it
@@ -28,6 +32,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from math import inf
 from typing import Any, ClassVar, NamedTuple
 
 from distributary.errors import FilterError
@@ -39,25 +44,12 @@ from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.ring_broker import RendezvousBroker
+from distributary.systems.state_aware.order import LatestValues, PublisherOrder, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 PERIODS = 3
 """After how many refresh periods a registration that was not repeated is dropped."""
 
-
-class ValueStamp(NamedTuple):
-    """When a value was published; stamps are ordered and unique.
-
-    The time comes first, so that stamps keep growing when a publisher restarts without its state.
-    """
-
-    time: float
-    number: int
-    publisher: Address
-
-
-BEGINNING = ValueStamp(float("-inf"), 0, 0)
-"""Older than every value."""
 
 Rule = tuple[tuple[str, str], ...]
 """The filters other than the tolerance: kinds and texts, sorted by kind."""
@@ -65,7 +57,7 @@ Rule = tuple[tuple[str, str], ...]
 
 class LastDelivered(NamedTuple):
     """The values last delivered to a subscription for a topic, the stamp of that event, and the stamp of the
-    newest event that was decided on (`seen`)."""
+    newest event that was decided on (`seen`). Stamps are of the node that put the values in order."""
 
     topic: str
     values: tuple[tuple[str, float], ...]
@@ -119,7 +111,7 @@ class ValueNotice(NamedTuple):
 class TrackedSubscription:
     """A subscription with the values last delivered to it, as known at its rendezvous or its home."""
 
-    __slots__ = ("change", "delivered", "key", "others", "refreshed", "registered", "rule")
+    __slots__ = ("change", "delivered", "key", "others", "refreshed", "registered", "rule", "sent")
 
     def __init__(self, registered: DirectoryEntry, now: float) -> None:
         filters = parse_filters(registered.subscription)
@@ -134,6 +126,8 @@ class TrackedSubscription:
         """The texts of the other filters: subscriptions with equal ones see the same values."""
         self.delivered: dict[str, LastDelivered] = {}
         """By topic; when a topic is missing, its next value is to be sent."""
+        self.sent: dict[str, float] = {}
+        """At its rendezvous: when the value last delivered was sent, by topic and the clock here."""
         self.refreshed = now
 
     @property
@@ -146,9 +140,9 @@ class TrackedSubscription:
         """The least of its tolerances, which determines where it is kept."""
         return min(tolerance for _, tolerance in self.change.tolerances)
 
-    def last_seen(self, topic: str) -> ValueStamp:
-        """The stamp of the newest event of a topic that was decided on."""
-        return self.delivered[topic].seen if topic in self.delivered else BEGINNING
+    def last_seen(self, topic: str) -> ValueStamp | None:
+        """The stamp of the newest event of a topic that was decided on; None if there is none."""
+        return self.delivered[topic].seen if topic in self.delivered else None
 
     def _last_values(self, topic: str) -> dict[str, float]:
         return dict(self.delivered[topic].values) if topic in self.delivered else {}
@@ -175,19 +169,18 @@ class TrackedSubscription:
     def learn(self, held: Iterable[LastDelivered], settled: float) -> list[str]:
         """Adopt what the home remembers, except where a newer value may still be on its way to the home.
 
-        A value that was sent after the time `settled` may still arrive. One that was sent before and that the
-        home has not seen is lost, and what is remembered of its topic is forgotten. Returns the topics with
-        lost values.
+        A value that was sent after the time `settled`, by the clock here, may still arrive. One that was sent
+        before and that the home has not seen is lost, and what is remembered of its topic is forgotten.
+        Returns the topics with lost values.
         """
         lost = []
         theirs = {each.topic: each for each in held}
         for topic in [*self.delivered, *(topic for topic in theirs if topic not in self.delivered)]:
             mine, known = self.delivered.get(topic), theirs.get(topic)
-            seen = known.seen if known else BEGINNING
-            if mine is None or mine.stamp <= seen:
+            if mine is None or (known is not None and not mine.stamp.is_newer(known.seen)):
                 assert known is not None
                 self.delivered[topic] = known
-            elif mine.stamp.time <= settled:
+            elif self.sent.get(topic, -inf) <= settled:
                 del self.delivered[topic]
                 lost.append(topic)
         return lost
@@ -200,7 +193,11 @@ class StateAwareBroker(RendezvousBroker):
         super().__init__(ring, **options)
         self.segments = segments
         self._own: dict[SubscriptionKey, TrackedSubscription] = {}
-        self._published = 0
+        self._numbered = 0
+        self.order = PublisherOrder()
+        """Of the values that arrive here from their publishers."""
+        self.latest = LatestValues()
+        """The latest values of the items of which subscriptions may be kept here."""
         self.directory: dict[SubscriptionKey, TrackedSubscription] = {}
         """The subscriptions kept here as a rendezvous."""
         ring.listen(DirectoryRegistration, self._register)
@@ -247,8 +244,12 @@ class StateAwareBroker(RendezvousBroker):
         dropped, as no subscription can match it."""
         item = self.segments.item_of(event)
         if item is not None:
-            self._published += 1
-            self.send_value(item, event, ValueStamp(self.node.now, self._published, self.node.address))
+            self.send_value(item, event, self.stamp())
+
+    def stamp(self) -> ValueStamp:
+        """The next stamp of this node."""
+        self._numbered += 1
+        return ValueStamp(self.node.address, self.ring.incarnation, self._numbered)
 
     # What the systems differ in.
 
@@ -336,8 +337,10 @@ class StateAwareBroker(RendezvousBroker):
 
     def notify(self, item: str, event: Event, stamp: ValueStamp, fired: list[TrackedSubscription]) -> None:
         """Send a value to the homes of the subscriptions that it was selected for, by one multicast."""
+        assert event.topic is not None
         wanted: dict[Address, list[SubscriptionKey]] = {}
         for tracked in fired:
+            tracked.sent[event.topic] = self.node.now
             wanted.setdefault(tracked.registered.home, []).append(tracked.name)
         if wanted:
             listed = tuple((home, tuple(sorted(wanted[home]))) for home in sorted(wanted))
@@ -358,7 +361,7 @@ class StateAwareBroker(RendezvousBroker):
             own = self._own.get(name)
             if own is None or own.registered.item != item:
                 unknown.append(name)
-            elif own.last_seen(event.topic) < stamp and self.decide(own, event, stamp):
+            elif stamp.is_newer(own.last_seen(event.topic)) and self.decide(own, event, stamp):
                 taken.append(name)
         self.home.accept(event, taken)
         if unknown:
@@ -392,5 +395,5 @@ class StateAwareBroker(RendezvousBroker):
 
     @property
     def settled(self) -> float:
-        """Values published before this time are no longer on their way."""
+        """Values sent before this time, by the clock here, are no longer on their way."""
         return self.node.now - (self.refresh or 0.0)

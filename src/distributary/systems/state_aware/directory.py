@@ -28,7 +28,8 @@ from math import inf
 
 from distributary.filters.change import number_of, quiet_between
 from distributary.model import Event, SubscriptionKey
-from distributary.systems.state_aware.broker import TrackedSubscription, ValueStamp
+from distributary.systems.state_aware.broker import TrackedSubscription
+from distributary.systems.state_aware.order import ValueStamp
 
 Bounds = tuple[float, float]
 """Lower and upper bound of a quiet range, both excluded."""

@@ -9,7 +9,7 @@ Rules:
 - Every `period` seconds the guard measures the work of its item: subscriptions kept, and values taken a
   minute. It computes how many nodes share that within the targets, and changes the length when that is at
   least twice or at most half as many as now.
-- A change has a version, the time it was made. The guard tells the nodes, each of which hands back the
+- A change has a version, a stamp of the guard. The guard tells the nodes, each of which hands back the
   subscriptions that are no longer its own, with the values they remember; when all have answered, the guard
   forwards them to their new places. Values and registrations that arrive meanwhile wait at the guard until
   every subscription is confirmed. So each value finds each subscription at exactly one place.
@@ -31,6 +31,7 @@ from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import DirectoryRegistration
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.segments import Segments
 from distributary.systems.state_aware.thresholds import (
     PATIENCE,
@@ -80,7 +81,7 @@ class HandBackRequest(NamedTuple):
     """The segment of an item has a new length: hand back the subscriptions that are no longer yours."""
 
     item: str
-    version: float
+    version: ValueStamp
     length: int
 
 
@@ -88,13 +89,13 @@ class HandBackReply(NamedTuple):
     """The subscriptions that a node hands back, and how many it keeps."""
 
     item: str
-    version: float
+    version: ValueStamp
     given_back: tuple[DirectoryRegistration, ...]
     kept: int
 
 
 class _Length(NamedTuple):
-    version: float
+    version: ValueStamp
     length: int
 
 
@@ -102,7 +103,7 @@ class _Length(NamedTuple):
 class _LengthChange:
     """A change of length in progress."""
 
-    version: float
+    version: ValueStamp
     awaited: set[Address]
     given_back: list[DirectoryRegistration] = field(default_factory=list)
     placing: bool = False
@@ -186,7 +187,7 @@ class BalancedBroker(ThresholdsBroker):
 
     def _change(self, item: str, guarded: GuardedItem, length: int) -> None:
         self.changes += 1
-        version = self.node.now
+        version = self.stamp()
         self._lengths[item] = _Length(version, length)
         self._moving[item] = _LengthChange(version, set(guarded.nodes))
         self.node.wake_after(PATIENCE, "lengths patience", (item, version))
@@ -228,7 +229,7 @@ class BalancedBroker(ThresholdsBroker):
         for message in self._moving.pop(item).waiting:
             self.ring.listeners[type(message)](message, arrival)
 
-    def _patience_over(self, about: tuple[str, float]) -> None:
+    def _patience_over(self, about: tuple[str, ValueStamp]) -> None:
         """Continue without the nodes that did not answer."""
         item, version = about
         moving = self._moving.get(item)
@@ -259,7 +260,7 @@ class BalancedBroker(ThresholdsBroker):
     def _hand_back(self, message: HandBackRequest, sender: Address) -> None:
         item, version, length = message
         known = self._lengths.get(item)
-        if known is None or known.version <= version:
+        if known is None or not known.version.follows(version):
             self._lengths[item] = _Length(version, length)
         given_back = []
         for tracked in list(self._directories.get(item, ())):

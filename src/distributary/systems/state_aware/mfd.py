@@ -2,10 +2,11 @@
 
 Section 4.3.3 of the dynamic-filter paper. A tolerance is split into sub-filters
 (`matching.change.decomposition` says how, `matching.change.mfd` why the bound holds); each is kept at a
-logical node, and the logical nodes of a level share a part of the item's segment. A value is multicast to the
-lowest level. Nodes with output report it to the *leader* of the level, the owner of its last logical node,
-which multicasts the value, with the names of all sub-filters that it passed, to the next level. Propagation
-ends at a level without output.
+logical node, and the logical nodes of a level share a part of the item's segment. A value is routed to the
+*sequencer* of its item, the owner of the first logical node, and multicast by it to the lowest level. Nodes
+with output report it to the *leader* of the level, the owner of its last logical node, which multicasts the
+value, with the names of all sub-filters that it passed, to the next level. Propagation ends at a level
+without output.
 
 Rules:
 
@@ -13,10 +14,13 @@ Rules:
   while only sub-filters above need it, as a real one while there are subscriptions; it is removed when
   neither holds. Other filters are evaluated at the lowest level, once for all that have equal ones.
 - Only sub-filters that feed one above produce output.
+- The sequencer puts the values of all publishers in one order, so that all levels see the same one: otherwise
+  the levels' tolerances would not add up. (In the paper an item has one publisher, which sends to the lowest
+  level itself.) A value that another node ordered, which was the sequencer before, counts as newer.
 - A registration goes to the highest sub-filter first and then down, so that whatever passes the lowest level
-  finds the rest in place. A new sub-filter takes the next value as its first, whatever the levels below
-  decide: the lowest level remembers to *begin* it, and that too is output. A sub-filter that begins counts as
-  passed.
+  finds the rest in place. A new sub-filter takes the latest value as its first, whatever the levels below
+  decide: the lowest level, which keeps it, *begins* the sub-filter with it, and that too is output. If no
+  value is known yet, it is the next one. A sub-filter that begins counts as passed.
 - The leader waits `window` seconds after it received the value itself. Later reports go up by a multicast of
   their own, so nothing is lost.
 - A sub-filter takes each value once, and none that is older than the one it took last.
@@ -25,7 +29,7 @@ Rules:
   every sub-filter tells the one below which value it was fed last: if that is not the last one that passed, a
   value was lost and it begins again, or the one below was out of touch and begins again itself.
 
-A publication costs the route to the segment, then for each level that is reached its nodes and the reports,
+A publication costs the route to the sequencer, then for each level that is reached its nodes and the reports,
 then the multicast to the homes.
 """
 
@@ -43,14 +47,13 @@ from distributary.matching.change.decomposition import Key, LogicalNode, SubFilt
 from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
-    BEGINNING,
     Held,
     LastDelivered,
     Rule,
     StateAwareBroker,
     TrackedSubscription,
-    ValueStamp,
 )
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 WINDOW = 0.25
@@ -86,6 +89,14 @@ class SubFilterStart(NamedTuple):
     anew: bool = False
 
 
+class PublishedValue(NamedTuple):
+    """A value for the sequencer of its item."""
+
+    item: str
+    event: Event
+    published: ValueStamp
+
+
 class LevelValue(NamedTuple):
     """A value for a level: the sub-filters below that it passed, and those that it begins."""
 
@@ -115,7 +126,7 @@ class ProxyRequest(NamedTuple):
     begins: frozenset[SubFilterStart]
     everywhere: bool
     """Whether to go down level by level, even where there is a proxy already."""
-    seen: tuple[tuple[str, ValueStamp, ValueStamp], ...] = ()
+    seen: tuple[tuple[str, ValueStamp, ValueStamp | None], ...] = ()
     """By topic, what the sub-filter above was shown last, and what it was fed last by the one below."""
 
 
@@ -142,8 +153,9 @@ class _HostedSubFilter(SubFilter[SubscriptionKey, str]):
         self.subscriptions: dict[SubscriptionKey, TrackedSubscription] = {}
         self.shown: dict[str, ValueStamp] = {}
         self.fed: dict[str, ValueStamp] = {}
-        self.passed: dict[str, ValueStamp] = {}
-        """By topic, the latest values: that it was shown, that passed the one below, that passed here."""
+        self.passed: dict[str, tuple[ValueStamp, float]] = {}
+        """By topic, the latest values: that it was shown, that passed the one below, and that passed here and
+        when, by the clock here."""
         self.begins: dict[str, set[SubFilterStart]] = {}
         """On the lowest level, by topic: the sub-filters above that the next value begins."""
 
@@ -151,9 +163,18 @@ class _HostedSubFilter(SubFilter[SubscriptionKey, str]):
     def parent(self) -> SubFilterName | None:
         return self.name._replace(key=self.below[0]) if self.below else None
 
-    def seen(self) -> tuple[tuple[str, ValueStamp, ValueStamp], ...]:
+    def number(self, event: Event) -> float | None:
+        """The value of its attribute in an event; None if that is no number."""
+        return number_of(event.attributes.get(self.name.attribute))
+
+    def has_passed(self, topic: str, fed: ValueStamp) -> bool:
+        """Whether a value that the sub-filter above was fed, or a later one, has passed here."""
+        passed, _ = self.passed.get(topic, (None, 0.0))
+        return passed is not None and not fed.is_newer(passed)
+
+    def seen(self) -> tuple[tuple[str, ValueStamp, ValueStamp | None], ...]:
         """By topic, the stamps of the last value shown and fed, for the sub-filter below."""
-        return tuple((topic, stamp, self.fed.get(topic, BEGINNING)) for topic, stamp in self.shown.items())
+        return tuple((topic, stamp, self.fed.get(topic)) for topic, stamp in self.shown.items())
 
 
 @dataclass(slots=True)
@@ -177,6 +198,7 @@ class MFDBroker(StateAwareBroker):
         self._filters: dict[str, dict[SubFilterName, _HostedSubFilter]] = {}
         self._gathered: OrderedDict[tuple[str, int, ValueStamp], _LevelOutput] = OrderedDict()
         super().__init__(ring, segments, **options)
+        ring.listen(PublishedValue, self._order)
         ring.listen(LevelValue, self._receive_value)
         ring.listen(LevelReport, lambda message, arrival: self._gather(message.output))
         ring.listen(ProxyRequest, self._support_child)
@@ -185,8 +207,15 @@ class MFDBroker(StateAwareBroker):
 
     # Publication.
 
-    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
-        self._cast(LevelValue(item, event, stamp, 1))
+    def send_value(self, item: str, event: Event, published: ValueStamp) -> None:
+        self.ring.route(self.segments.start(item), PublishedValue(item, event, published))
+
+    def _order(self, message: PublishedValue, arrival: Arrival) -> None:
+        """As the sequencer: put a value in order, and send it to the lowest level."""
+        item, event, published = message
+        assert event.topic is not None
+        if self.order.admits(event.topic, published):
+            self._cast(LevelValue(item, event, self.stamp(), 1))
 
     def _cast(self, message: LevelValue) -> None:
         first, length = self.segments.level_stretch(message.item, message.level)
@@ -196,6 +225,8 @@ class MFDBroker(StateAwareBroker):
         """Apply a value to the sub-filters of its level that it is for; notify homes and report output."""
         item, event, stamp, level, passed, begins = message
         topic = event.topic or ""
+        if level == 1:
+            self.latest.keep(item, event, stamp)
         fired: list[TrackedSubscription] = []
         outputs: set[SubFilterName] = set()
         upwards = {begin for begin in begins if begin.name.level > level}
@@ -203,26 +234,58 @@ class MFDBroker(StateAwareBroker):
         for hosted in list(self._filters.get(item, {}).values()):
             if hosted.level != level:
                 continue
-            if level == 1:
-                fed = all(each.matches(event) for each in _filters(hosted.name.rule))
-            else:
-                fed = hosted.parent in passed
-            if not fed and hosted.name not in asked:
-                continue
-            value = number_of(event.attributes.get(hosted.name.attribute))
-            if value is None:
+            fed = _matches(hosted, event) if level == 1 else hosted.parent in passed
+            if (not fed and hosted.name not in asked) or hosted.number(event) is None:
                 continue
             if asked.get(hosted.name):
                 hosted.states.pop(topic, None)
-            lets_pass, slots = _take(hosted, topic, value, stamp, fed=fed)
-            fired.extend(hosted.subscriptions[slot] for slot in slots)
+            lets_pass, taking = self._take(hosted, event, stamp, fed=fed)
+            fired += taking
             upwards |= hosted.begins.pop(topic, set())
             if lets_pass and hosted.children:
                 outputs.add(hosted.name)
-        for tracked in fired:
-            tracked.delivered[topic] = LastDelivered(topic, (), stamp, stamp)
         self.notify(item, event, stamp, fired)
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
+
+    def _begin_with_latest(self, item: str, hosted: _HostedSubFilter, above: set[SubFilterStart]) -> None:
+        """On the lowest level: begin a sub-filter, and others above, with the latest values there are."""
+        for event, stamp in self.latest.of(item):
+            assert event.topic is not None
+            if hosted.number(event) is None or not _matches(hosted, event):
+                continue
+            upwards = above | hosted.begins.pop(event.topic, set())
+            outputs: set[SubFilterName] = set()
+            state = hosted.states.get(event.topic)
+            if state is None or None in state.apart.values():
+                lets_pass, fired = self._take(hosted, event, stamp, fed=True)
+                self.notify(item, event, stamp, fired)
+                outputs = {hosted.name} if lets_pass and hosted.children else outputs
+            if outputs or upwards:
+                self._output(LevelValue(item, event, stamp, 2, frozenset(outputs), frozenset(upwards)))
+
+    def _take(
+        self, hosted: _HostedSubFilter, event: Event, stamp: ValueStamp, *, fed: bool
+    ) -> tuple[bool, list[TrackedSubscription]]:
+        """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
+        value, topic = hosted.number(event), event.topic or ""
+        assert value is not None
+        state, shown = hosted.states.get(topic), hosted.shown.get(topic)
+        lets_pass = state is None
+        slots: list[SubscriptionKey] = []
+        if state is not None and fed and stamp.is_newer(shown):
+            lets_pass, slots = hosted.advance(state, value)
+        if shown is None or not shown.follows(stamp):
+            slots += hosted.begin(topic, value)
+            if fed or state is None:
+                hosted.shown[topic] = stamp
+            if fed:
+                hosted.fed[topic] = stamp
+        if lets_pass:
+            hosted.passed[topic] = stamp, self.node.now
+        fired = [hosted.subscriptions[slot] for slot in slots]
+        for tracked in fired:
+            tracked.delivered[topic] = LastDelivered(topic, (), stamp, stamp)
+        return lets_pass, fired
 
     def _output(self, output: LevelValue) -> None:
         """Report the output of this node to the leader, which may be this node."""
@@ -286,7 +349,7 @@ class MFDBroker(StateAwareBroker):
     def _learn(self, tracked: TrackedSubscription, held: Held) -> list[str]:
         """Adopt what the home remembers; returns the topics with values that were lost or sent elsewhere."""
         known = {topic: last.stamp for topic, last in tracked.delivered.items()}
-        elsewhere = [each.topic for each in held if known.get(each.topic, BEGINNING) < each.stamp]
+        elsewhere = [each.topic for each in held if each.stamp.is_newer(known.get(each.topic))]
         return [*elsewhere, *tracked.learn(held, self.settled)]
 
     def _ask_below(
@@ -297,6 +360,7 @@ class MFDBroker(StateAwareBroker):
             above = {begin for begin in begins if begin.name != hosted.name}
             for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
                 hosted.begins.setdefault(topic, set()).update(above)
+            self._begin_with_latest(item, hosted, above)
             return
         if everywhere:
             key, *below = hosted.below
@@ -315,7 +379,7 @@ class MFDBroker(StateAwareBroker):
             if child in hosted.children and self._has_missed(hosted, {topic: at for topic, at, _ in seen}):
                 begins |= {SubFilterStart(child, anew=True)}
             hosted.children[child] = self.node.now
-        stale = [topic for topic, _, fed in seen if hosted.passed.get(topic, BEGINNING) < fed]
+        stale = [topic for topic, _, fed in seen if fed is not None and not hosted.has_passed(topic, fed)]
         for topic in stale:
             hosted.states.pop(topic, None)
         if is_new or stale:
@@ -326,8 +390,8 @@ class MFDBroker(StateAwareBroker):
     def _has_missed(self, hosted: _HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
         """Whether a value that passed here long enough ago never reached the sub-filter above."""
         return any(
-            stamp.time <= self.settled and shown.get(topic, BEGINNING) < stamp
-            for topic, stamp in hosted.passed.items()
+            when <= self.settled and stamp.is_newer(shown.get(topic))
+            for topic, (stamp, when) in hosted.passed.items()
         )
 
     def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
@@ -394,27 +458,9 @@ class MFDBroker(StateAwareBroker):
                 self._prune(item, hosted)
 
 
-def _take(
-    hosted: _HostedSubFilter, topic: str, value: float, stamp: ValueStamp, *, fed: bool
-) -> tuple[bool, list[SubscriptionKey]]:
-    """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
-    state = hosted.states.get(topic)
-    is_late = stamp < hosted.shown.get(topic, BEGINNING)
-    lets_pass = False
-    fired: list[SubscriptionKey] = []
-    if state is None:
-        lets_pass = True
-    elif fed and stamp > hosted.shown.get(topic, BEGINNING):
-        lets_pass, fired = hosted.advance(state, value)
-    if not is_late:
-        fired += hosted.begin(topic, value)
-        if fed or state is None:
-            hosted.shown[topic] = stamp
-        if fed:
-            hosted.fed[topic] = stamp
-    if lets_pass:
-        hosted.passed[topic] = stamp
-    return lets_pass, fired
+def _matches(hosted: _HostedSubFilter, event: Event) -> bool:
+    """Whether an event matches the filters other than the tolerance."""
+    return all(each.matches(event) for each in _filters(hosted.name.rule))
 
 
 @lru_cache(maxsize=4096)

@@ -4,6 +4,9 @@ Section 4.3.2 of the dynamic-filter paper. A subscription is kept at h(d, c), by
 is multicast to the item's segment; every node there compares it with its whole directory, and sends it by one
 multicast to the homes of the subscriptions whose tolerance it exceeds.
 
+Every node of the segment puts values in the order in which they arrive there, and keeps the latest: a new
+subscription gets it at once. Of publishers that race, nodes of one segment may thus see different ones last.
+
 A publication costs the route to the segment, one message for each node of it, and the multicast to the homes;
 comparing takes time proportional to the directory.
 """
@@ -14,7 +17,8 @@ from typing import Any, NamedTuple
 
 from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
-from distributary.systems.state_aware.broker import Held, StateAwareBroker, TrackedSubscription, ValueStamp
+from distributary.systems.state_aware.broker import Held, StateAwareBroker, TrackedSubscription
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 
@@ -23,7 +27,7 @@ class Value(NamedTuple):
 
     item: str
     event: Event
-    stamp: ValueStamp
+    published: ValueStamp
 
 
 class SFBroker(StateAwareBroker):
@@ -31,22 +35,26 @@ class SFBroker(StateAwareBroker):
 
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
         self._items: dict[str, dict[SubscriptionKey, TrackedSubscription]] = {}
-        self._newest: dict[str, ValueStamp] = {}
         super().__init__(ring, segments, **options)
         ring.listen(Value, self._receive_value)
 
     def register_key(self, tracked: TrackedSubscription) -> int:
         return self.segments.place(tracked.registered.item, tracked.least_tolerance)
 
-    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
+    def send_value(self, item: str, event: Event, published: ValueStamp) -> None:
         start = self.segments.start(item)
-        self.ring.multicast_segment(start, self.segments.length, Value(item, event, stamp))
+        self.ring.multicast_segment(start, self.segments.length, Value(item, event, published))
 
     def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
+        item = tracked.registered.item
         if is_new:
-            self._items.setdefault(tracked.registered.item, {})[tracked.name] = tracked
-        if held is not None:
-            tracked.learn(held, self.settled)
+            self._items.setdefault(item, {})[tracked.name] = tracked
+        if held is None:
+            return
+        tracked.learn(held, self.settled)
+        for event, stamp in self.latest.of(item):
+            if event.topic not in tracked.delivered and tracked.takes(event, stamp):
+                self.notify(item, event, stamp, [tracked])
 
     def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
         item = tracked.registered.item
@@ -55,10 +63,11 @@ class SFBroker(StateAwareBroker):
             del self._items[item]
 
     def _receive_value(self, message: Value, arrival: Arrival) -> None:
-        item, event, stamp = message
+        item, event, published = message
         assert event.topic is not None
-        subscriptions, newest = self._items.get(item), self._newest.get(event.topic)
-        if subscriptions is None or (newest is not None and stamp <= newest):
+        if not self.order.admits(event.topic, published):
             return
-        self._newest[event.topic] = stamp
+        stamp = self.stamp()
+        self.latest.keep(item, event, stamp)
+        subscriptions = self._items.get(item, {})
         self.notify(item, event, stamp, [each for each in subscriptions.values() if each.takes(event, stamp)])

@@ -15,9 +15,13 @@ Rules:
   value after value does not report each time.
 - A report counts only if it was made after the latest value sent to that node, and is the node's latest. In
   doubt a node is not quiet: that costs messages, never deliveries.
+- The guard puts the values of all publishers in order, by arrival (`order`).
 - A lease has one holder. It ends when the holder publishes a value outside the range, when another
-  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is
-  revoked, the holder sends the last value that it kept back, if that is newer than the reason.
+  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is revoked
+  for a subscription, the holder sends its latest value, once more if need be. When it is revoked for another
+  publisher's value, which counts as newer, what was kept back is dropped.
+- A registration is forwarded with the latest values that nobody holds a lease on, so that a new subscription
+  gets them at once.
 - A guard that does not know all nodes of an item (at the first value, after taking over, or when a gap in a
   publisher's numbers shows that values went elsewhere) *surveys*: the value goes to the whole segment, as in
   SF, and every node with subscriptions reports.
@@ -30,21 +34,21 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple
 
 from distributary.model import Event, SubscriptionKey
 from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
-    BEGINNING,
     DirectoryRegistration,
     DirectoryRemoval,
     Held,
     StateAwareBroker,
     TrackedSubscription,
-    ValueStamp,
 )
 from distributary.systems.state_aware.directory import Bounds, Directory, Quiet, is_quiet, narrowed
+from distributary.systems.state_aware.order import LatestValue, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 PATIENCE = 2.0
@@ -59,15 +63,16 @@ class ValueOffer(NamedTuple):
 
     item: str
     event: Event
-    stamp: ValueStamp
+    published: ValueStamp
     number: int
 
 
 class RegistrationForward(NamedTuple):
-    """A registration on its way from the guard to its place."""
+    """A registration on its way from the guard to its place, with the latest values of its item."""
 
     register: DirectoryRegistration
     guard: Address
+    latest: tuple[LatestValue, ...] = ()
 
 
 class GuardedRemoval(NamedTuple):
@@ -78,23 +83,24 @@ class GuardedRemoval(NamedTuple):
 
 
 class GuardedValue(NamedTuple):
-    """A value for a node where it may be taken, numbered by the guard for each topic."""
+    """A value for a node where it may be taken, with the guard's stamp and its number for each topic."""
 
     item: str
     event: Event
     stamp: ValueStamp
-    guard: Address
     number: int
     survey: bool = False
 
 
 class QuietReport(NamedTuple):
-    """The quiet range of a node by topic, each with its latest value. Other topics are not quiet."""
+    """The quiet range of a node by topic, with the stamp of its latest value, if any. Other topics are not
+    quiet."""
 
     item: str
     node: Address
     version: tuple[float, int]
-    quiet: tuple[tuple[str, ValueStamp, Listed], ...]
+    """Grows with each report of the node: the time by its own clock, and a number."""
+    quiet: tuple[tuple[str, ValueStamp | None, Listed], ...]
     confirmed: tuple[SubscriptionKey, ...]
     """Subscriptions that are now in the directory of this node."""
     kept: int
@@ -108,14 +114,15 @@ class QuietLease(NamedTuple):
 
     topic: str
     quiet: Listed
-    until: float
+    seconds: float
+    """How long it holds."""
 
 
 class LeaseRevocation(NamedTuple):
-    """To a publisher: the leases of these topics end, for a reason that arose at `since`."""
+    """To a publisher: the leases of these topics end; if `latest`, it is to send the latest value of each."""
 
     topics: tuple[str, ...]
-    since: float
+    latest: bool
 
 
 @dataclass(slots=True)
@@ -126,7 +133,12 @@ class _Node:
     taken: int = 0
     quiet: dict[str, Quiet] = field(default_factory=dict)
     sent: dict[str, ValueStamp] = field(default_factory=dict)
-    version: tuple[float, int] = (float("-inf"), 0)
+    version: tuple[float, int] = (-inf, 0)
+
+    def has_seen(self, topic: str, latest: ValueStamp | None) -> bool:
+        """Whether the node whose latest value has this stamp has seen what was last sent to it."""
+        sent = self.sent.get(topic)
+        return sent is None or (latest is not None and not sent.is_newer(latest))
 
 
 @dataclass(slots=True)
@@ -138,7 +150,8 @@ class GuardedItem:
     """The keys of registrations that are forwarded and not confirmed yet."""
     knows_from: float | None = None
     """The time from which on it knows all nodes; None before the first survey."""
-    newest: dict[str, ValueStamp] = field(default_factory=dict)
+    newest: dict[str, tuple[ValueStamp, ValueStamp]] = field(default_factory=dict)
+    """By topic, the stamps that the latest value was given by its publisher and here."""
     shown: Counter[str] = field(default_factory=Counter)
     """How many values of each topic arrived."""
     numbers: dict[tuple[str, Address], int] = field(default_factory=dict)
@@ -152,7 +165,10 @@ class _Publisher:
 
     number: int = 0
     lease: QuietLease | None = None
-    kept_back: tuple[str, Event, ValueStamp] | None = None
+    until: float = 0.0
+    """When the lease ends, by the clock here."""
+    latest: ValueOffer | None = None
+    """The latest value; if its number is above `number`, it was kept back."""
 
 
 class ThresholdsBroker(StateAwareBroker):
@@ -160,7 +176,7 @@ class ThresholdsBroker(StateAwareBroker):
 
     def __init__(self, ring: Ring, segments: Segments, **options: Any) -> None:
         self._directories: dict[str, Directory] = {}
-        self._latest: dict[str, tuple[ValueStamp, int]] = {}
+        self._latest_shown: dict[str, tuple[ValueStamp, int]] = {}
         """By topic, the stamp of the latest value, and the guard's number of the latest that was taken."""
         self._guarded: dict[str, GuardedItem] = {}
         self._topics: dict[str, _Publisher] = {}
@@ -182,54 +198,63 @@ class ThresholdsBroker(StateAwareBroker):
 
     # The publisher.
 
-    def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
+    def send_value(self, item: str, event: Event, published: ValueStamp) -> None:
         assert event.topic is not None
-        published = self._topics.setdefault(event.topic, _Publisher())
-        lease = published.lease
-        if lease is not None and self.node.now < lease.until and is_quiet(dict(lease.quiet), event):
-            published.kept_back = (item, event, stamp)
-            return
-        published.lease = published.kept_back = None
-        published.number += 1
-        self.ring.route(self.segments.start(item), ValueOffer(item, event, stamp, published.number))
+        topic = self._topics.setdefault(event.topic, _Publisher())
+        offer = ValueOffer(item, event, published, topic.number + 1)
+        lease, topic.latest = topic.lease, offer
+        if lease is None or self.node.now >= topic.until or not is_quiet(dict(lease.quiet), event):
+            topic.lease = None
+            self._send_latest(topic)
+
+    def _send_latest(self, topic: _Publisher) -> None:
+        """Send the latest value to the guard, for the first time or again."""
+        assert topic.latest is not None
+        topic.number = topic.latest.number
+        self.ring.route(self.segments.start(topic.latest.item), topic.latest)
 
     def _leased(self, message: QuietLease, sender: Address) -> None:
-        self._topics.setdefault(message.topic, _Publisher()).lease = message
+        topic = self._topics.setdefault(message.topic, _Publisher())
+        topic.lease, topic.until = message, self.node.now + message.seconds
 
     def _revoked(self, message: LeaseRevocation, sender: Address) -> None:
-        for topic in message.topics:
-            published = self._topics.get(topic)
-            if published is None or published.lease is None:
+        for name in message.topics:
+            topic = self._topics.get(name)
+            if topic is None or topic.lease is None:
                 continue
-            published.lease, kept_back = None, published.kept_back
-            if kept_back is not None and kept_back[2].time >= message.since:
-                self.send_value(*kept_back)
+            topic.lease = None
+            if message.latest and topic.latest is not None:
+                self._send_latest(topic)
 
     # The guard.
 
     def _offered(self, message: ValueOffer, arrival: Arrival) -> None:
-        item, event, stamp, number = message
-        topic = event.topic
+        item, event, published, number = message
+        topic, publisher = event.topic, published.node
         assert topic is not None
         guarded = self._guarded.setdefault(item, GuardedItem())
-        if stamp <= guarded.newest.get(topic, BEGINNING):
+        if not self.order.admits(topic, published):
+            before, stamp = guarded.newest.get(topic, (None, None))
+            if published == before and stamp is not None:  # the latest value once more, for who has none
+                self._show(item, guarded, event, stamp)
             return
-        guarded.newest[topic] = stamp
+        stamp = self.stamp()
+        guarded.newest[topic] = published, stamp
         guarded.shown[topic] += 1
-        before = guarded.numbers.get((topic, stamp.publisher), 0)
-        guarded.numbers[topic, stamp.publisher] = number
-        if number != before + 1:
+        self.latest.keep(item, event, stamp)
+        if number != guarded.numbers.get((topic, publisher), 0) + 1:
             guarded.knows_from = None
-        holder = guarded.leases.pop(topic, stamp.publisher)
-        if holder != stamp.publisher:
-            self.send(holder, LeaseRevocation((topic,), stamp.time))
+        guarded.numbers[topic, publisher] = number
+        holder = guarded.leases.pop(topic, publisher)
+        if holder != publisher:
+            self.send(holder, LeaseRevocation((topic,), latest=False))
         if not self._show(item, guarded, event, stamp):
-            self._grant(item, guarded, topic, stamp.publisher)
+            self._grant(item, guarded, topic, publisher)
 
     def _show(self, item: str, guarded: GuardedItem, event: Event, stamp: ValueStamp) -> bool:
         """Send a value to all nodes that may take it; False when there are none."""
         assert event.topic is not None
-        shown = GuardedValue(item, event, stamp, self.node.address, guarded.shown[event.topic])
+        shown = GuardedValue(item, event, stamp, guarded.shown[event.topic])
         if not self.knows(guarded):
             self._survey(item, guarded, shown)
             return True
@@ -265,18 +290,18 @@ class ThresholdsBroker(StateAwareBroker):
         quiet: Quiet = {}
         for node in guarded.nodes.values():
             quiet = narrowed(quiet, node.quiet[topic])
-        until = float("inf") if self.refresh is None else self.node.now + self.refresh
+        seconds = inf if self.refresh is None else self.refresh
         guarded.leases[topic] = publisher
-        self.tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), until))
+        self.tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), seconds))
 
     def _revoke(self, guarded: GuardedItem) -> None:
-        """End all leases of an item."""
+        """End all leases of an item, and have their holders send what they have."""
         holders: dict[Address, list[str]] = {}
         for topic, holder in guarded.leases.items():
             holders.setdefault(holder, []).append(topic)
         guarded.leases.clear()
         for holder, topics in holders.items():
-            self.tell(holder, LeaseRevocation(tuple(topics), self.node.now))
+            self.tell(holder, LeaseRevocation(tuple(topics), latest=True))
 
     def _reported(self, message: QuietReport) -> None:
         item, address, version, quiet, confirmed, kept, taken = message
@@ -290,24 +315,26 @@ class ThresholdsBroker(StateAwareBroker):
         if not kept:
             del guarded.nodes[address]
             return
-        node.quiet = {
-            topic: dict(listed) for topic, stamp, listed in quiet if stamp >= node.sent.get(topic, BEGINNING)
-        }
+        node.quiet = {topic: dict(listed) for topic, stamp, listed in quiet if node.has_seen(topic, stamp)}
         if any(topic not in node.quiet for topic in guarded.leases):
             self._revoke(guarded)
 
     def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         """Forward a registration to its place, ending all leases of the item."""
-        guarded = self._guarded.setdefault(message.registered.item, GuardedItem())
-        self._revoke(guarded)
-        self.assign(guarded, message)
+        item = message.registered.item
+        guarded = self._guarded.setdefault(item, GuardedItem())
+        latest = tuple(each for each in self.latest.of(item) if each.event.topic not in guarded.leases)
+        self.assign(guarded, message, latest)
+        self._revoke(guarded)  # only now, as this node may itself hold a lease, and sends its value at once
 
-    def assign(self, guarded: GuardedItem, message: DirectoryRegistration) -> None:
-        """Forward a registration to the place of its tolerance."""
+    def assign(
+        self, guarded: GuardedItem, message: DirectoryRegistration, latest: tuple[LatestValue, ...] = ()
+    ) -> None:
+        """Forward a registration to the place of its tolerance, with the latest values of its item."""
         tracked = TrackedSubscription(message.registered, self.node.now)
         place = self.place_of(tracked.registered.item, tracked.least_tolerance)
         guarded.pending[tracked.name] = place
-        self.ring.route(place, RegistrationForward(message, self.node.address))
+        self.ring.route(place, RegistrationForward(message, self.node.address, latest))
 
     def place_of(self, item: str, tolerance: float) -> int:
         """The key at which a subscription with this tolerance is kept."""
@@ -335,6 +362,7 @@ class ThresholdsBroker(StateAwareBroker):
         """Forget items of which another node is the guard now."""
         for item in [item for item in self._guarded if not self.ring.owns(self.segments.start(item))]:
             del self._guarded[item]
+            self.latest.forget(item)
 
     # The rendezvous.
 
@@ -347,9 +375,15 @@ class ThresholdsBroker(StateAwareBroker):
         self.ring.route(self.segments.start(item), leave)
 
     def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
-        registered = message.register.registered
+        item, subscription, _ = message.register.registered
         self.keep(arrival.keys[0], message.register)
-        self._report(registered.item, message.guard, confirmed=(registered.subscription.key,))
+        tracked = self.directory[subscription.key]
+        for event, stamp in message.latest:
+            assert event.topic is not None
+            if event.topic not in tracked.delivered and tracked.takes(event, stamp):
+                self._directories[item].put(tracked)
+                self.notify(item, event, stamp, [tracked])
+        self._report(item, message.guard, confirmed=(subscription.key,))
 
     def on_admitted(self, tracked: TrackedSubscription, held: Held | None, *, is_new: bool) -> None:
         item = tracked.registered.item
@@ -367,15 +401,15 @@ class ThresholdsBroker(StateAwareBroker):
             del self._directories[item]
 
     def _shown(self, message: GuardedValue) -> None:
-        item, event, stamp, guard, number, survey = message
-        topic = event.topic
+        item, event, stamp, number, survey = message
+        topic, guard = event.topic, stamp.node
         assert topic is not None
         directory = self._directories.get(item)
-        latest, took = self._latest.get(topic, (BEGINNING, -1))
+        latest, took = self._latest_shown.get(topic, (None, -1))
         fired: list[TrackedSubscription] = []
-        if directory is not None and stamp > latest:
+        if directory is not None and not (latest is not None and latest.follows(stamp)):
             fired = directory.fire(event, stamp)
-            self._latest[topic] = (stamp, number if fired else took)
+            self._latest_shown[topic] = (stamp, number if fired else took)
             self.notify(item, event, stamp, fired)
         in_a_row = fired and took == number - 1
         if survey and directory is None:
@@ -390,7 +424,7 @@ class ThresholdsBroker(StateAwareBroker):
         for topic in directory.topics():
             stretch = directory.quiet(topic)
             if stretch is not None:
-                stamp, _ = self._latest.get(topic, (BEGINNING, -1))
+                stamp, _ = self._latest_shown.get(topic, (None, -1))
                 quiet.append((topic, stamp, tuple(sorted(stretch.items()))))
         self._versions += 1
         version = (self.node.now, self._versions)
