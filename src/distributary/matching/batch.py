@@ -205,6 +205,12 @@ class EventBatch:
             found = self._parsed[row] = parse_document(self.documents.text(row) or "")
         return found
 
+    def document_rows(self) -> list[int]:
+        """The rows that have a document and are not rejected, ascending."""
+        if self.documents is None:
+            return []
+        return [row for row in np.flatnonzero(self.documents.valid).tolist() if row not in self.rejected]
+
     def event(self, row: int) -> Event:
         """The row as an event, for code that looks at one event at a time."""
         present = {name: column for name in self._columns if (column := self.column(name)) is not None}

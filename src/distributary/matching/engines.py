@@ -56,9 +56,15 @@ def checked_engines(engines: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def index_class(kind: str, name: str | None) -> type[Index[Any]]:
-    """The index for a filter kind: by name, or the default."""
+    """The index for a filter kind: by name, or the default. Options follow the name after a colon."""
     offered: list[type[Index[Any]]] = [*SEARCHED.get(kind, ()), scan_of(_filter_class(kind))]
-    return _named(kind, name, offered)
+    plain, colon, options = (name or "").partition(":")
+    chosen = _named(kind, plain or name, offered)
+    if not colon:
+        return chosen
+    if not issubclass(chosen, PathBloom):
+        raise DistributaryError(f"engine {plain!r} for {kind} filters takes no options, not {options!r}")
+    return chosen.configured(options)
 
 
 def change_class(name: str | None) -> type[ChangeIndex]:

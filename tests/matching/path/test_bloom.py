@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
+from distributary import Matcher, Subscription
+from distributary.errors import DistributaryError
 from distributary.filters.path.document import parse_document
 from distributary.filters.path.filter import PathFilter
+from distributary.matching import batch as batch_module
 from distributary.matching.path.bloom import PathBloom, Preselection
-from distributary.matching.path.signature import document_signature
+from distributary.matching.path.signature import SIGNATURE, document_signature, signed
 from distributary.model import Event
+from distributary.workloads import documents
 
 PATHS = ["/a/b", "/a/c", "/a/b[. = 'x']", "/a[b]/b/d"]
 TEXT = "<a><b>y</b></a>"
@@ -64,3 +72,78 @@ def test_a_signature_of_another_shape_is_refused() -> None:
     index = index_of(PATHS, length=128)
     with pytest.raises(ValueError, match="length=128"):
         index.candidates([document_signature(parse_document(TEXT), 256)])
+
+
+TRUSTING = "bloom:length=512,hashes=2,signatures=trusted"
+SUBSCRIPTIONS = list(documents.subscriptions(80, seed=2))
+EVENTS = list(documents.events(25, seed=1, size=300))
+
+
+def matches(engine: str, events: list[Event]) -> list[list[str]]:
+    """One by one, and the same as a table."""
+    matcher = Matcher(SUBSCRIPTIONS, engines={"path": engine})
+    alone = [matcher.match(event) for event in events]
+    rows = [{"id": each.id, "document": each.document, **each.attributes} for each in events]
+    table = matcher.match_batch(pa.Table.from_pylist(rows))
+    found: dict[str, list[str]] = {event.id: [] for event in events}
+    for event, subscription in zip(
+        *(table[name].to_pylist() for name in table.column_names[:2]), strict=True
+    ):
+        found[event].append(subscription)
+    assert list(map(sorted, found.values())) == alone
+    return alone
+
+
+def with_signature(event: Event, signature: Any) -> Event:
+    return Event(event.id, document=event.document, attributes={SIGNATURE: signature})
+
+
+def test_trusted_signatures_change_no_answer_and_save_reading_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = matches("classes", EVENTS)
+    assert sum(map(len, expected)) > 30
+    shipped = [signed(event, 512, 2) for event in EVENTS]
+    read: list[str] = []
+    whole = batch_module.parse_document
+    monkeypatch.setattr(batch_module, "parse_document", lambda text: read.append(text) or whole(text))
+    assert matches(TRUSTING, shipped) == expected
+    assert not read
+    assert matches("bloom:length=512,hashes=2", shipped) == expected
+    assert read
+
+
+@pytest.mark.parametrize("engine", ["bloom", "bloom:length=512,hashes=2", TRUSTING])
+def test_signatures_that_are_malformed_or_of_another_shape_are_ignored(engine: str) -> None:
+    expected = matches("classes", EVENTS)
+    random = Random(1)
+    odd = ["", "0", "512/2:", "512/2:xyz", "512/2:-1", "512/2:" + "f" * 129, "512/1:0", "64/2:0", "512/2:0x0"]
+    for signature in odd:
+        assert matches(engine, [with_signature(event, signature) for event in EVENTS]) == expected
+    mixed = [with_signature(event, random.choice([*odd, None])) for event in EVENTS[:-1]]
+    assert matches(engine, [*mixed, signed(EVENTS[-1], 512, 2)]) == expected
+
+
+def test_a_false_signature_loses_matches_where_it_is_trusted_and_nowhere_else_and_makes_none() -> None:
+    expected = matches("classes", EVENTS)
+    empty, full = ([with_signature(event, f"512/2:{bits}") for event in EVENTS] for bits in ("0", "f" * 128))
+    assert matches("bloom:length=512,hashes=2", empty) == expected
+    assert matches(TRUSTING, empty) == [[]] * len(EVENTS)
+    assert matches(TRUSTING, full) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["bloom:", "bloom:length=0", "bloom:width=3", "bloom:signatures=yes", "bloom:hashes=x", "scan:length=1"],
+)
+def test_options_that_an_engine_does_not_take_are_refused(name: str) -> None:
+    with pytest.raises(DistributaryError, match="engine"):
+        Matcher([Subscription("s", "u", path="/a")], engines={"path": name})
+
+
+def test_a_frozen_index_keeps_its_shape_and_its_trust(tmp_path: Any) -> None:
+    Matcher(SUBSCRIPTIONS, engines={"path": TRUSTING}).freeze(tmp_path / "index")
+    opened = Matcher.open(tmp_path / "index")
+    for event, expected in zip(EVENTS, matches("classes", EVENTS), strict=True):
+        assert opened.match(signed(event, 512, 2)) == expected
+        assert opened.match(with_signature(event, "512/2:0")) == []

@@ -6,26 +6,37 @@ for it. The filters ruled out by a document are the union of the bitmaps of the 
 pre-selection reads `length / 64` bits per filter at most, in long runs. The candidates are then checked
 exactly by the shared expressions of `expressions`.
 
-A signature that a publisher shipped with the document serves in place of the document for pre-selection:
-`candidates` needs nothing else.
+An event may carry the signature that its publisher computed, as the attribute `signature` (made by `signed`).
+It saves reading the document for pre-selection, but a wrong one loses matches, for what it rules out is not
+checked. So it is used only by an index that was told to trust whoever publishes (`signatures=trusted`), and
+only if it has the index's own shape; any other is ignored, and the document's signature computed as ever. No
+signature can make a match: candidates are checked against the document.
+
+`PathBloom.configured` reads these options from the name of the engine, as in
+`bloom:length=512,hashes=2,signatures=trusted`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
 
+from distributary.errors import DistributaryError
 from distributary.filters.path.filter import PathFilter
 from distributary.kernel import Bytes, Ints, Words, kernel, sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import signature
-from distributary.matching.path.signature import Signature, SignatureShape
+from distributary.matching.path.signature import SIGNATURE, Signature, SignatureShape, shipped_signature
 from distributary.matching.path.verifier import check_exact, compile_exact
+
+LARGEST = 1 << 20
+"""Longer signatures, and more hashes, are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +79,36 @@ class PathBloom(CompiledIndex[PathFilter]):
     kind: ClassVar[str] = "path"
     name: ClassVar[str] = "bloom"
     filter_class: ClassVar[type[PathFilter]] = PathFilter
+    usual_shape: ClassVar[SignatureShape] = SignatureShape()
+    trusts_signatures: ClassVar[bool] = False
+    """Whether the signatures that events carry are taken for those of their documents."""
 
-    def __init__(self, length: int = 256, hashes: int = 1) -> None:
+    def __init__(self, length: int | None = None, hashes: int | None = None) -> None:
         super().__init__()
-        self.shape = SignatureShape(length, hashes)
+        usual = self.usual_shape
+        self.shape = SignatureShape(length or usual.length, hashes or usual.hashes)
         self.statistics = Preselection()
         """What pre-selection has done since this was last set; dead filters of a segment count too."""
+
+    @classmethod
+    @lru_cache
+    def configured(cls, options: str) -> type[PathBloom]:
+        """This index with options, separated by commas: length, hashes, and whether signatures are trusted.
+
+        >>> PathBloom.configured("length=64,signatures=trusted").usual_shape
+        SignatureShape(length=64, hashes=1)
+        """
+        given = dict(part.partition("=")[::2] for part in options.split(","))
+        length, hashes = given.pop("length", "256"), given.pop("hashes", "1")
+        trust = given.pop("signatures", "ignored")
+        numbers = all(number.isdecimal() and 0 < int(number) <= LARGEST for number in (length, hashes))
+        if given or not numbers or trust not in ("ignored", "trusted"):
+            raise DistributaryError(
+                f"engine bloom takes length=BITS, hashes=NUMBER (1 to {LARGEST}) and signatures=ignored or "
+                f"trusted, not {options!r}"
+            )
+        shape = SignatureShape(int(length), int(hashes))
+        return type(cls.__name__, (cls,), {"usual_shape": shape, "trusts_signatures": trust == "trusted"})
 
     def compile(self, filters: Sequence[PathFilter]) -> Arrays:
         shape = self.shape
@@ -90,15 +125,26 @@ class PathBloom(CompiledIndex[PathFilter]):
 
     def search(self, segment: CompiledSegment, batch: EventBatch) -> Pairs:
         arrays = segment.readable
-        present = [(row, document) for row in range(batch.rows) if (document := batch.document(row))]
-        shape = arrays["shape"].tolist()
-        signatures = [signature.document_signature(document, *shape) for _, document in present]
-        numbers, positions = _covered(arrays, signatures)
-        rows = np.array([row for row, _ in present], np.int32)[numbers]
+        signatures = self._signatures(batch, SignatureShape(*arrays["shape"].tolist()))
+        present = np.array(list(signatures), np.int32)
+        numbers, positions = _covered(arrays, list(signatures.values()))
+        rows = present[numbers]
         passed = check_exact(segment, batch, rows, positions)
         pairs = len(present) * int(arrays["count"][0])
         self.statistics += Preselection(pairs, len(passed), int(np.count_nonzero(passed)))
         return Pairs(rows[passed], positions[passed])
+
+    def _signatures(self, batch: EventBatch, shape: SignatureShape) -> dict[int, Signature]:
+        """By row that has a document, its signature: the shipped one where it is trusted, or its own."""
+        carried = batch.column(SIGNATURE) if self.trusts_signatures else None
+        found: dict[int, Signature] = {}
+        for row in batch.document_rows():
+            shipped = None if carried is None else shipped_signature(carried.value(row), shape)
+            if shipped is not None:
+                found[row] = shipped
+            elif (document := batch.document(row)) is not None:
+                found[row] = signature.document_signature(document, *shape)
+        return found
 
     def candidates(self, signatures: Sequence[Signature]) -> Pairs:
         """The pairs of a signature's place in the sequence and a slot that it does not rule out."""

@@ -25,7 +25,7 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from hashlib import blake2b
 from itertools import accumulate
@@ -33,9 +33,10 @@ from typing import NamedTuple
 
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
-from distributary.filters.path.filter import PathFilter
+from distributary.filters.path.filter import PathFilter, parsed_document
 from distributary.filters.path.literals import number
 from distributary.filters.path.pattern import And, Axis, Compares, Exists, LocationPath, Not, Or, Predicate
+from distributary.model import Event
 
 Item = str | tuple[str, ...]
 """A label, the labels of a parent and its child, or a label with a value (`value_item`)."""
@@ -43,6 +44,9 @@ Item = str | tuple[str, ...]
 LONGEST_VALUE = 64
 """Texts with more characters are no items, on either side; numbers are, however they are written."""
 
+SIGNATURE = "signature"
+"""The attribute under which an event carries the signature of its document."""
+_HEXADECIMAL = re.compile("[0-9a-f]+")
 _NUMBER_PART = re.compile(r"[ \t\r\n]*-?[0-9.]*[ \t\r\n]*")
 """What the text nodes of a number look like."""
 
@@ -88,6 +92,15 @@ class Signature:
             self._check_shape(other)
         return Signature(self.shape, reduce(lambda bits, other: bits & other.bits, others, self.bits))
 
+    @property
+    def text(self) -> str:
+        """As an event carries it: length, hashes, and the bits in hexadecimal; `shipped_signature` reads it.
+
+        >>> Signature(SignatureShape(16, 1), 0b10101).text
+        '16/1:15'
+        """
+        return f"{self.shape.length}/{self.shape.hashes}:{self.bits:x}"
+
     def _check_shape(self, other: Signature) -> None:
         if self.shape != other.shape:
             raise ValueError(
@@ -107,6 +120,37 @@ def structure_signatures(items: Iterable[Item], shapes: Sequence[SignatureShape]
 def document_signature(document: Document, length: int = 256, hashes: int = 1) -> Signature:
     """What a publisher computes and ships with the document."""
     return structure_signatures(document_items(document), [SignatureShape(length, hashes)])[0]
+
+
+def signed(event: Event, length: int = 256, hashes: int = 1) -> Event:
+    """The event with the signature of its document as the attribute `signature`; what a publisher sends.
+
+    An event without a document stays as it is; DocumentError when the document cannot be read.
+
+    >>> signed(Event("e", document="<a/>"), length=8).attributes
+    {'signature': '8/1:80'}
+    """
+    if event.document is None:
+        return event
+    text = document_signature(parsed_document(event.document), length, hashes).text
+    return replace(event, attributes={**event.attributes, SIGNATURE: text})
+
+
+def shipped_signature(text: object, shape: SignatureShape) -> Signature | None:
+    """What `Signature.text` wrote, if it has this shape; None for anything else.
+
+    >>> shipped_signature("8/1:10", SignatureShape(8, 1))
+    Signature(shape=SignatureShape(length=8, hashes=1), bits=16)
+    >>> shipped_signature("8/1:-1", SignatureShape(8, 1)), shipped_signature("8/2:10", SignatureShape(8, 1))
+    (None, None)
+    """
+    if not isinstance(text, str):
+        return None
+    made, _, digits = text.partition(":")
+    if made != f"{shape.length}/{shape.hashes}" or not _HEXADECIMAL.fullmatch(digits):
+        return None
+    fits = len(digits) <= (shape.length + 3) // 4 and not int(digits, 16) >> shape.length
+    return Signature(shape, int(digits, 16)) if fits else None
 
 
 def path_signature(path_filter: PathFilter, length: int = 256, hashes: int = 1) -> Signature:
