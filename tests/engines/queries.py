@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.flow import END, Catalogue, Item, RunningGraph, Source, SourceIntake, answer
 from distributary.model import Event
 from distributary.spark.queries.run import QueryStreams, run_queries
@@ -49,6 +50,7 @@ def in_order(found: Mapping[str, Iterable[Item]], catalogue: Catalogue) -> Answe
         name: sorted(found.get(name, ()), key=lambda item: item.order)
         for operator in catalogue.operators
         for name in operator.streams
+        if catalogue.streams[name].published
     }
 
 
@@ -90,7 +92,7 @@ def network(feed: Feed, sessions: Sessions) -> Answers:
     world.register(feed.catalogue)
     for event in [*feed.events, *feed.late]:
         for source in feed.catalogue.sources.values():
-            if source.topic == event.topic:
+            if source.accepts(event):
                 world.publish(source.name, event)
         world.run(0.05)
     for name in feed.catalogue.sources:
@@ -110,6 +112,8 @@ def columns_of(catalogue: Catalogue) -> dict[str, str]:
     """The columns that events of all sources need, with their types."""
     columns = {"id": "string", "topic": "string"}
     for source in catalogue.sources.values():
+        if source.derived:
+            continue
         for name, type in source.schema.attributes.items():
             assert columns.setdefault(name, SPARK_TYPES[type]) == SPARK_TYPES[type]
     return columns
@@ -163,9 +167,10 @@ def spark_stream(spark: SparkSession, feed: Feed, files: int = 2) -> Answers:
     latest = max(int(event.attributes.get(one.time) or 0) for one in sources for event in feed.events)
     size = -(-len(feed.events) // files)
     chunks = [feed.events[at : at + size] for at in range(0, len(feed.events), size)]
-    chunks.append([_last(source, latest + FAR) for source in sources])
+    fed = [source for source in sources if not source.derived]
+    chunks.append([_last(source, latest + FAR) for source in fed])
     if feed.late:
-        chunks += [[_last(source, latest + FAR + 1) for source in sources], feed.late]
+        chunks += [[_last(source, latest + FAR + 1) for source in fed], feed.late]
     place = Path(tempfile.mkdtemp(dir=feed.place))
     write_files(place / "in", chunks)
     reader = spark.readStream.schema(ddl(feed.catalogue)).option("maxFilesPerTrigger", 1)
@@ -176,8 +181,10 @@ def spark_stream(spark: SparkSession, feed: Feed, files: int = 2) -> Answers:
 
 def _last(source: Source, time: int) -> Event:
     """An event that passes the condition of its source."""
-    attributes = {name: 1 if type == "integer" else None for name, type in source.schema.attributes.items()}
-    return Event(f"end{time}", source.topic, {**attributes, source.time: time})
+    attributes = {name: 1 for name, type in source.schema.attributes.items() if type == "integer"}
+    levels = TopicFilter.parse(source.topic).levels
+    topic = "/".join("any" if level == WILDCARD else level for level in levels)
+    return Event(f"end{time}", topic, {**attributes, source.time: time})
 
 
 def write_files(place: Path, chunks: Sequence[Sequence[Event]]) -> None:

@@ -18,6 +18,10 @@ from distributary.model import Event
 TRADES = Schema({"symbol": "text", "price": "number", "size": "integer", "at": "integer"}, time="at")
 QUOTES = Schema({"name": "text", "price": "number", "at": "integer"}, time="at")
 
+TOPIC_TRADES = Schema({**TRADES.attributes, "topic": "text"}, time="at")
+LARGE = Schema({"bid": "number", "size": "number", "topic": "text", "at": "integer"}, time="at")
+TOTALS = Schema({"symbol": "text", "total": "integer", "topic": "text", "at": "integer"}, time="at")
+
 GIVES = {"of": "text", "number": "integer"}
 """What the functions of `flow.functions` give."""
 
@@ -47,6 +51,17 @@ class QueryCase:
         made = Source(called, schema, topic=called, where=where, lateness=lateness)
         self.sources[name] = made
         return made
+
+    def topic_source(self, name: str, schema: Schema, topic: str, *, derived: bool = False) -> Source:
+        """A source with a topic below the case's name."""
+        called = f"{self.name}-{name}"
+        pattern = f"{self.name}/{topic}"
+        self.sources[name] = Source(called, schema, topic=pattern, lateness=200, derived=derived)
+        return self.sources[name]
+
+    def feed_topic(self, topic: str, *events: Event) -> None:
+        """Add events with a topic below the case's name."""
+        self.events += [Event(event.id, f"{self.name}/{topic}", event.attributes) for event in events]
 
     def query(self, suffix: str = "") -> QueryBuilder:
         """A query called after the case."""
@@ -325,6 +340,79 @@ def queries_read_other_queries(case: QueryCase) -> None:
     case.expect("per_second", "id symbol count at", [("0|1:A", "A", 2, 999), ("0|1:B", "B", 1, 999)])
     case.expect("quiet", "id symbol count at", [("0|1:B", "B", 1, 999)], suffix="-few")
     case.expect("large", "id amount", [("a", 10), ("b", 20), ("c", 20)], suffix="-few")
+
+
+@case
+def a_stage_extends_the_topic_of_its_events_and_a_query_reads_what_it_publishes(case: QueryCase) -> None:
+    trades = case.topic_source("trades", TOPIC_TRADES, "trades/*/#")
+    large = case.topic_source("large", LARGE, "trades/*/large", derived=True)
+    case.feed_topic("trades/NYSE", trade("a", 5, size=10), trade("b", 7, size=1), trade("c", 8, size=20))
+    case.feed_topic("trades/LSE", trade("d", 8, "B", size=30), trade("e", 19, "B/C", size=30))
+    case.feed_topic("trades/LSE", trade("f", 19, None, size=30), trade("g", 19, "", size=30))
+    case.build.publish(case.build.filter("large", trades, where="size >= 10"), "{topic}/large/{symbol}")
+    reading = case.query("-reading")
+    reading.filter("all", large, where="size > 0")
+    reading.count("counted", large, "10 ms", group_by=["topic"])
+    at = f"{case.name}.large:"
+    of_a, of_b = f"{case.name}/trades/NYSE/large/A", f"{case.name}/trades/LSE/large/B"
+    case.expect("large", "id", ["a", "c", "d", "e", "f", "g"])
+    case.expect(
+        "all",
+        "id size topic bid",
+        [(f"{at}a", 10.0, of_a, None), (f"{at}c", 20.0, of_a, None), (f"{at}d", 30.0, of_b, None)],
+        suffix="-reading",
+    )
+    case.expect("counted", "topic count at", [(of_b, 1, 9), (of_a, 2, 9)], suffix="-reading")
+
+
+@case
+def stages_rewrite_topics_one_after_the_other_and_events_from_outside_are_read_with_them(
+    case: QueryCase,
+) -> None:
+    trades = case.topic_source("trades", TOPIC_TRADES, "trades")
+    totals = case.topic_source("totals", TOTALS, "totals/*/#")
+    tops = case.topic_source("tops", TOTALS, "tops", derived=True)
+    case.feed_topic("trades/NYSE/x", trade("a", 1, size=3), trade("b", 2, size=4), trade("c", 3, "B", size=5))
+    case.feed_topic("totals/elsewhere", Event("t", None, {"symbol": "A", "total": 100, "at": 9}))
+    summed = case.build.aggregate(
+        "summed", trades, "10 ms", values={"total": "sum(size)"}, group_by=["symbol", "topic"]
+    )
+    case.build.publish(summed, f"{case.name}/totals/{{topic[3]}}")
+    top = case.query("-top")
+    top.publish(top.filter("high", totals, where="total > 5"), f"{case.name}/tops/{{total}}/{{symbol}}")
+    last = case.query("-last")
+    last.aggregate("both", tops, "1 second", values={"n": "count()", "most": "max(total)"})
+    last.filter("read", tops, where="topic like '%/tops/7/A' or total = 100")
+    case.expect(
+        "high",
+        "total symbol topic",
+        [
+            (7, "A", f"{case.name}/totals/NYSE"),
+            (100, "A", f"{case.name}/totals/elsewhere"),
+        ],
+        suffix="-top",
+    )
+    case.expect("both", "n most at", [(2, 100, 999)], suffix="-last")
+    case.expect(
+        "read",
+        "total topic",
+        [
+            (7, f"{case.name}/tops/7/A"),
+            (100, f"{case.name}/tops/100/A"),
+        ],
+        suffix="-last",
+    )
+
+
+@case
+def equal_stages_of_two_queries_publish_apart(case: QueryCase) -> None:
+    both = case.topic_source("both", TOTALS, "both", derived=True)
+    case.feed(case.trades, trade("a", 1, size=3))
+    for build in (case.build, case.query("-other")):
+        build.publish(build.filter("some", case.trades, where="size > 2"), f"{case.name}/both/{{size}}")
+    reading = case.query("-reading")
+    reading.filter("read", both, where="total is null")
+    case.expect("read", "id", [f"{case.name}-other.some:a", f"{case.name}.some:a"], suffix="-reading")
 
 
 @case

@@ -46,6 +46,7 @@ SHARE = (
     "truncate_after_sort_gives_the_best_of_each_window",
     "what_is_late_is_in_no_window",
     "functions_see_an_item_or_a_window",
+    "stages_rewrite_topics_one_after_the_other_and_events_from_outside_are_read_with_them",
 )
 
 

@@ -5,6 +5,7 @@
 In reading order:
 
 - `language`: sources, operations, queries, and how they are written in Python and TOML.
+- `entries`: items that operators publish under topics of their own, as items of the sources that read them.
 - `aggregates`: the arithmetic of count, sum, average, min and max.
 - `catalogue`: all sources and queries together, what is wrong with them, and what they have in common.
 - `interpreter`: what queries mean; the oracle of every engine.

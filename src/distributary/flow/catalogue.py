@@ -1,9 +1,10 @@
 """The catalogue: all sources and queries, their streams, and what is wrong with those that cannot run.
 
 It is the global schema: every stream by its name, from outside (a source) or made by an operator
-(`query.operator`, published with the topic `query/operator`). A query that is faulty, or that reads a stream
-of a faulty one, is left out with its faults told; the others are not affected. What is left has no cycle,
-and `operators` lists it so that every operator comes after those it reads.
+(`query.operator`, published with the topic `query/operator`, or one of its own that sources may read: see
+`entries`). A query that is faulty, or that reads a stream of a faulty one, is left out with its faults told;
+the others are not affected. What is left has no cycle, and `operators` lists it so that every operator comes
+after those it reads.
 
 `shared` finds what queries have in common: two operators are one when their operations are equal and so are,
 in turn, their inputs. Ids and times of items never depend on names, so one computation serves all.
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from distributary.errors import DistributaryError, InputError
+from distributary.flow.entries import SourceEntry, told_in_loop, with_entries
 from distributary.flow.language.operators import Operation
 from distributary.flow.language.problems import CombinedError, QueryError, faults_of, located
 from distributary.flow.language.query import Operator, Query
 from distributary.flow.language.schema import Item, Schema, listed
 from distributary.flow.language.source import Source
+from distributary.flow.language.topics import ANY_TOPIC, TopicTemplate, published_item
 from distributary.flow.language.units import unit_faults, unit_of, unpublished
 from distributary.model import Event
 
@@ -34,24 +37,23 @@ class Stream:
 
     name: str
     topic: str | None
-    """Of a source: the pattern its events match. Of an operator: the topic its items are published with."""
+    """Of a source: the pattern its events match. Of an operator: how the topics of its items are made."""
     schema: Schema
     published: bool = True
     """False inside a super-operator: nobody else can read it."""
 
+    def may_match(self, pattern: str | None) -> bool:
+        """Whether items of an operator's stream may be published under a topic that matches."""
+        ranges = TopicTemplate.parse(self.topic).ranges([ANY_TOPIC])
+        return any(each.overlaps(pattern) for each in ranges)
+
     def event(self, item: Item) -> Event:
         """An item as it is published."""
-        return published_item(item, self.topic)
-
-
-def published_item(item: Item, topic: str | None) -> Event:
-    """An item as an event; what is null is left out."""
-    attributes = {name: value for name, value in item.attributes.items() if value is not None}
-    return Event(item.id, topic, attributes)
+        return published_item(item, TopicTemplate.parse(self.topic).topic(item.attributes))
 
 
 def published_topic(stream: str) -> str:
-    """The topic that the items of an operator's stream are published with."""
+    """The topic of the items of an operator's stream, unless the operator says another."""
     return stream.replace(".", "/")
 
 
@@ -190,6 +192,8 @@ class Catalogue:
 
     def _bind(self, queries: dict[str, Query]) -> None:
         names = StreamNames(self.sources, queries)
+        written, queries = queries, with_entries(self.sources, queries, names.stream, names.operator_of)
+        names = StreamNames(self.sources, queries)
         faulty: set[str] = set()
         for query in queries.values():
             for fault in (*names.faults(query), *unit_faults(query)):
@@ -198,12 +202,13 @@ class Catalogue:
         ordered = self._ordered(queries, names, faulty)
         bound = self._bind_operators(ordered, names, faulty)
         self._spread(ordered, names, faulty)
-        self.queries = {name: query for name, query in queries.items() if name not in faulty}
+        self.queries = {name: query for name, query in written.items() if name not in faulty}
         self.operators = tuple(each for each in bound if each.query not in faulty)
         for each in self.operators:
-            hidden = each.operator.name in unpublished(self.queries[each.query])
+            hidden = each.operation.internal or each.operator.name in unpublished(self.queries[each.query])
             for stream in each.streams:
-                self.streams[stream] = Stream(stream, published_topic(stream), each.schema, not hidden)
+                topic = each.operator.publish or published_topic(stream)
+                self.streams[stream] = Stream(stream, topic, each.schema, not hidden)
 
     def _ordered(
         self, queries: dict[str, Query], names: StreamNames, faulty: set[str]
@@ -227,8 +232,11 @@ class Catalogue:
             try:
                 return [operators[name] for name in TopologicalSorter(graph).static_order()]
             except CycleError as error:
-                cycle = error.args[1][::-1]
-                reason = f"operators read one another in a circle: {' -> '.join(cycle)}"
+                cycle = error.args[1]
+                reason = f"operators read one another in a circle: {' -> '.join(cycle[::-1])}"
+                if any(operators[name][1].operation.internal for name in cycle):
+                    told = " -> ".join(told_in_loop(operators[name][1], name) for name in cycle)
+                    reason = f"items would be published to where they come from: {told}"
                 for query_name in sorted({operators[name][0].name for name in cycle}):
                     self._fault(reason, query=query_name)
                     faulty.add(query_name)
@@ -246,8 +254,12 @@ class Catalogue:
             given = tuple(schemas[name] for name in inputs)
             try:
                 schema = operator.operation.schema(*given)
+                if operator.publish is not None:
+                    TopicTemplate.parse(operator.publish).check(schema)
             except DistributaryError as error:
-                place = {"query": query.name, "operator": operator.name}
+                place = {"query": query.name}
+                if not operator.operation.internal:
+                    place["operator"] = operator.name
                 self.problems.extend(located(fault, **place) for fault in faults_of(error))
                 faulty.add(query.name)
                 continue
@@ -266,8 +278,12 @@ class Catalogue:
             for query, operator in ordered:
                 read = next((name for name in operator.inputs if names.query_of(query, name) in faulty), None)
                 if query.name not in faulty and read is not None:
+                    place = {"query": query.name, "operator": operator.name}
                     reason = f"reads {read!r} of a query that is faulty"
-                    self._fault(reason, query=query.name, operator=operator.name)
+                    if isinstance(operator.operation, SourceEntry):
+                        del place["operator"]
+                        reason += f", as it reads source {operator.operation.source.name!r}"
+                    self._fault(reason, **place)
                     faulty.add(query.name)
 
     def _fault(self, reason: str, **place: str) -> None:

@@ -58,6 +58,7 @@ class Gather(Operation):
 
     kind: ClassVar[str] = "gather"
     arity: ClassVar[tuple[int, int | None]] = (1, None)
+    internal: ClassVar[bool] = True
 
     then: Operation | None = None
 

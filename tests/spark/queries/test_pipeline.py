@@ -199,6 +199,37 @@ def check_pipeline(spark: SparkSession, place: Path) -> None:
     }
 
 
+def test_items_are_matched_by_the_topics_that_their_operators_make(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stage = 'name = "large"\npublish = "{topic}/large/{symbol}"\n'
+    queries = QUERIES.replace('name = "large"\n', stage).replace("schema = {", "schema = { topic = 'text',")
+    queries = queries.replace('topic = "trades"', 'topic = "trades/#"')
+    pipeline = pipeline_in(tmp_path, queries)
+    subscriptions = [
+        Subscription("s1", "ann", topic="trades/large/A"),
+        Subscription("s2", "ann", topic="busy/large"),
+        Subscription("s3", "eve", where="size = 30 and topic <> 'trades'"),
+        Subscription("s4", "eve", where="size = 33 and topic is null"),
+    ]
+    open_store(tmp_path / "subscriptions", create=True).commit(subscriptions)
+    events = [trade(1, 5, 60), trade(2, 12, 30, "B"), trade(3, 13, 33, "B/C")]
+    feed(tmp_path, 0, [json.dumps(record) for record in events])
+    run(spark, pipeline)
+    rows = read_deliveries(spark, str(tmp_path / "deliveries")).collect()
+    assert sorted((row.event_id, row.topic, row.subscriptions) for row in rows) == [
+        ("busy/large#e1", "trades/large/A", ["s1"]),
+        ("busy/large#e2", "trades/large/B", ["s3"]),
+        ("busy/large#e3", None, ["s4"]),
+    ]
+    archived = read_derived(spark, str(tmp_path / "archive")).collect()
+    assert {row.id: row.topic for row in archived if row.id.startswith("busy/large")} == {
+        "busy/large#e1": "trades/large/A",
+        "busy/large#e2": "trades/large/B",
+        "busy/large#e3": None,
+    }
+
+
 PLAN = """
 queries = "queries.toml"
 goal = "minimise aggregate(SUM, incoming rate, BROKERS)"

@@ -15,11 +15,17 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow import Catalogue, QueryBuilder, Schema, Source
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.parse import resolve_text
+from distributary.flow.language.topics import TopicTemplate
 from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS, Subscription, topic_fault
 from distributary.spark import match
 from distributary.spark.queries.conditions import condition_sql
 from distributary.spark.queries.run import run_queries
-from distributary.spark.queries.sql import expression_sql, topic_sql, well_formed_topic
+from distributary.spark.queries.sql import (
+    expression_sql,
+    published_topic_sql,
+    topic_sql,
+    well_formed_topic,
+)
 from flow.random_queries import VALUES, Type, random_condition, random_expression
 from properties import oracle_topic
 from spark.world import subscription_frame
@@ -192,3 +198,62 @@ def test_the_condition_of_a_source_may_look_at_columns_of_any_type(spark: SparkS
     found = {name: [row.id for row in streams[f"q-{name}.all"].collect()] for name in conditions}
     both = {"cents": ["a"], "huge": ["b"], "when": ["a"], "tags": ["a"], "there": ["a"], "own": ["b"]}
     assert found == both | {"nan": ["b"]}
+
+
+def test_topics_are_made_on_spark_as_they_are_made_in_python(spark: SparkSession) -> None:
+    long = "x" * (MAX_TOPIC_BYTES - 4)
+    texts = [None, "", "/", "a", "/a", "a/b", "/a/b", "a//b", "//", "a/b/c/", "it's", "é", long, long + "y"]
+    texts.append("/".join("a" * MAX_TOPIC_LEVELS))
+    rows = [(text, number - 3, number % 2 == 0 or None) for number, text in enumerate(texts)]
+    columns = {"topic": ("topic", Type.TEXT), "n": ("n", Type.INTEGER), "b": ("b", Type.BOOLEAN)}
+    columns["name"] = "topic", Type.TEXT
+    templates = [
+        *("x/y", "{topic}", "{topic}/x", "x/{topic}", "a/{name}", "{n}/{b}", "it's/{n}"),
+        *("{topic[1]}", "{topic[2]}/{n}", "{name[3]}"),
+    ]
+    made = [TopicTemplate.parse(template) for template in templates]
+    frame = spark.createDataFrame(rows, "topic string, n bigint, b boolean")
+    found = frame.selectExpr(
+        "n", *(f"{published_topic_sql(each, columns)} as t{at}" for at, each in enumerate(made))
+    )
+    have = {row.n: row[1:] for row in found.collect()}
+    assert have == {
+        n: tuple(each.topic({"topic": text, "name": text, "n": n, "b": b}) for each in made)
+        for text, n, b in rows
+    }
+    assert {topic is None for topics in have.values() for topic in topics} == {True, False}
+
+
+def test_a_stage_publishes_on_spark_what_subscriptions_and_sources_ask_for(spark: SparkSession) -> None:
+    schema = {"n": "integer", "topic": "text", "at": "integer"}
+    events = Source("events", schema, time="at", topic="events/*/#")
+    some = Source(
+        "some",
+        {"n": "number", "at": "integer"},
+        time="at",
+        where="topic like 'events/%/odd' and id > 'q.odd:b'",
+    )
+    build = QueryBuilder("q")
+    build.publish(build.filter("odd", events, where="n % 2 = 1"), "{topic}/odd")
+    reading = QueryBuilder("reading")
+    reading.map("half", some, {"half": "n / 2"})
+    catalogue = Catalogue([events, some], [build.query(), reading.query()])
+    catalogue.check()
+    rows = [("a", "events/x", 1, 1), ("b", "events/y", 2, 2), ("c", "events/x", 3, 3), ("d", "events", 5, 4)]
+    streams = run_queries(
+        catalogue, spark.createDataFrame(rows, "id string, topic string, n bigint, at bigint")
+    )
+    found = streams["q.odd"]
+    assert found.columns == ["id", "topic", "n", "at"]
+    assert sorted((row.id, row.topic) for row in found.collect()) == [
+        ("a", "events/x/odd"),
+        ("c", "events/x/odd"),
+    ]
+    subscriptions = [
+        Subscription("s1", "ann", topic="events/*/odd"),
+        Subscription("s2", "bob", topic="q/odd"),
+    ]
+    matched = match(found, subscription_frame(spark, subscriptions)).collect()
+    assert sorted((row.event_id, row.subscription_id) for row in matched) == [("a", "s1"), ("c", "s1")]
+    halves = streams["reading.half"].collect()
+    assert [(row.id, row.n, row.half) for row in halves] == [("q.odd:c", 3.0, 1.5)]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from distributary.filters.where.evaluate import evaluate as condition_holds
+from distributary.flow.entries import SourceEntry
 from distributary.flow.incremental.running import RunningOperator, Schemas, State
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.function import CallError, Function, call_item
@@ -82,6 +83,16 @@ def union(operation: Union, schemas: Schemas) -> RunningOperator:
 def split(operation: Split, schemas: Schemas) -> RunningOperator:
     """Passes items on: the two outputs are alike."""
     return StatelessOperator(1, lambda input, item: [item])
+
+
+def entry(operation: SourceEntry, schemas: Schemas) -> RunningOperator:
+    """Passes published items on that belong to the source."""
+
+    def each(input: int, item: Item) -> list[Item]:
+        entered = operation.enter(item)
+        return [] if entered is None else [entered]
+
+    return StatelessOperator(1, each)
 
 
 def item_function(operation: Function, schemas: Schemas) -> RunningOperator:

@@ -42,6 +42,7 @@ OPERATORS: dict[str, Callable[[Any, Schemas], RunningOperator]] = {
     "copy": operators.copying,
     "union": operators.union,
     "split": operators.split,
+    "entry": operators.entry,
     "aggregate": aggregates.aggregation,
     "partial aggregate": aggregates.RunningAggregate,
     "merge aggregate": aggregates.RunningAggregate,

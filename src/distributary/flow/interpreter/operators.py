@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from distributary.filters.where.evaluate import evaluate as condition_holds
+from distributary.flow.entries import SourceEntry
 from distributary.flow.language.expression import evaluate
 from distributary.flow.language.function import CallError, Function, call_item
 from distributary.flow.language.identifiers import union_id
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Rename, Split, Union
 from distributary.flow.language.schema import Item, Schema
+from distributary.flow.splitting import Gather
 
 Reject = Callable[[str, str], None]
 """Takes the id of what a user's function could not use, and why."""
@@ -84,6 +86,17 @@ def union(operation: Union, given: Inputs) -> list[Item]:
 def split(operation: Split, given: Inputs) -> list[Item]:
     """The items as they are: the two outputs are alike."""
     return given.items
+
+
+def entry(operation: SourceEntry, given: Inputs) -> list[Item]:
+    """The items that belong to the source once they are published."""
+    entered = (operation.enter(item) for item in given.items)
+    return [item for item in entered if item is not None]
+
+
+def gather(operation: Gather, given: Inputs) -> list[Item]:
+    """The items of all inputs, as they are."""
+    return [item for stream in given.streams for item in stream]
 
 
 def item_function(operation: Function, given: Inputs) -> list[Item]:

@@ -79,6 +79,8 @@ MEANINGS: dict[str, Callable[[Any, Inputs], list[Item]]] = {
     "copy": operators.copying,
     "union": operators.union,
     "split": operators.split,
+    "entry": operators.entry,
+    "gather": operators.gather,
     "aggregate": aggregates.aggregation,
     "join": windows.join,
     "sort": windows.arrangement,

@@ -3,6 +3,7 @@
 In reading order:
 
 - `schema`: items, types, and the schema of a stream.
+- `topics`: the topics that items are published under.
 - `source`: which events belong to a stream, and how an event becomes an item.
 - `expression`: the tree, the types, the value and the text of an expression; `parse` reads one from SQL.
 - `window`: windows by time and by number of items.

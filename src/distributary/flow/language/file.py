@@ -47,7 +47,7 @@ KINDS: dict[str, type[Operation]] = {
     )
 }
 TABLES = ("sources", "queries")
-SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema")
+SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema", "derived")
 QUERY_KEYS = ("operators", "outputs", "super")
 
 
@@ -126,7 +126,7 @@ def _units(given: Any) -> Mapping[str, list[str]]:
 def _operator(row: Any) -> Operator:
     if not isinstance(row, Mapping):
         raise InputError(f"must be a table with a name and a kind, not {row!r}", field="operators")
-    kinds = [key for key in row if key != "name"]
+    kinds = [key for key in row if key not in ("name", "publish")]
     if len(kinds) != 1 or kinds[0] not in KINDS:
         reason = f"must have a name and one kind of {listed(list(KINDS))}; it has {listed(kinds)}"
         raise InputError(reason, field="operator")
@@ -140,7 +140,8 @@ def _operator(row: Any) -> Operator:
         inputs = [inputs]
     if not isinstance(inputs, list):
         raise InputError('missing; name the input, as "trades" or ["left", "right"]', field="from")
-    return Operator(row.get("name", ""), make_operation(kind, parameters), tuple(inputs))
+    operation = make_operation(kind, parameters)
+    return Operator(row.get("name", ""), operation, tuple(inputs), row.get("publish"))
 
 
 def make_operation(kind: str, parameters: Mapping[str, Any]) -> Operation:

@@ -35,6 +35,8 @@ class Operation(ABC):
     """The least and the most inputs; None for any number."""
     ports: ClassVar[tuple[str, ...]] = ("",)
     """What is appended to the operator's name to name each of its output streams."""
+    internal: ClassVar[bool] = False
+    """Whether only the engines make it, never a user."""
 
     @abstractmethod
     def schema(self, *inputs: Schema) -> Schema:

@@ -28,15 +28,16 @@ two streams of a split are `name.1` and `name.2`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Concatenate, ParamSpec
 
 from distributary.errors import InputError
 from distributary.flow.language.function import Function
 from distributary.flow.language.operators import Copy, FilterOperation, Map, Operation, Rename, Split, Union
 from distributary.flow.language.problems import Checks
-from distributary.flow.language.schema import FrozenMapping, require_name, set_fields
+from distributary.flow.language.schema import FrozenMapping, listed, require_name, set_fields
 from distributary.flow.language.source import Source
+from distributary.flow.language.topics import TopicTemplate
 from distributary.flow.language.windowed import Aggregate, Count, Join, Sort, Truncate, Unique
 
 
@@ -47,9 +48,17 @@ class Operator:
     name: str
     operation: Operation
     inputs: tuple[str, ...]
+    publish: str | None = None
+    """The topic that its items are published under, as `topics.TopicTemplate` reads it; else the default."""
 
     def __post_init__(self) -> None:
-        require_name(self.name, "an operator")
+        if not self.operation.internal:
+            require_name(self.name, "an operator")
+        if self.publish is not None:
+            TopicTemplate.parse(self.publish)
+            if len(self.operation.ports) > 1:
+                reason = "the streams of a split cannot have one topic; publish what is read from them"
+                raise InputError(reason, field="publish")
         if isinstance(self.inputs, str) or not all(isinstance(name, str) for name in self.inputs):
             raise InputError(f"must be names of streams, not {self.inputs!r}", field="from")
         set_fields(self, inputs=tuple(self.inputs))
@@ -182,6 +191,21 @@ class QueryBuilder:
     ) -> str:
         """Pairs of items with equal keys, near in time."""
         return self.add(name, Join(on, within, prefix, time), left, right)
+
+    def publish(self, name: str, topic: str) -> str:
+        """Publish the items of an operator under a topic made from them, such as `alerts/{symbol}`.
+
+        >>> build = QueryBuilder("hot")
+        >>> high = build.filter("high", "sensors", where="celsius > 30")
+        >>> build.publish(high, "alerts/{room}")
+        'high'
+        """
+        names = [operator.name for operator in self._operators]
+        if name not in names:
+            raise InputError(f"no operator {name!r}; there are {listed(names)}", field="publish")
+        at = names.index(name)
+        self._operators[at] = replace(self._operators[at], publish=topic)
+        return name
 
     def unit(self, name: str, *members: str) -> None:
         """Make operators one unit: of its streams, only the last one is published."""

@@ -2,7 +2,8 @@
 
 An event belongs to a source when it passes the source's topic pattern and condition. It fits when every
 attribute of the schema that it has is of the declared type and its time is there; one that does not fit is
-rejected with the reason, and the others go on. Attributes beyond the schema are not part of the stream.
+rejected with the reason, and the others go on. Attributes beyond the schema are not part of the stream. A
+schema with a text called `topic` has the event's topic there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from distributary.errors import InputError
 from distributary.filters.topic import TopicFilter
@@ -17,6 +19,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.operators import parse_condition
 from distributary.flow.language.problems import Checks
 from distributary.flow.language.schema import MAX_TIME, Item, Schema, Type, require_name, set_fields
+from distributary.flow.language.topics import TOPIC
 from distributary.flow.language.window import parse_duration
 from distributary.model import Event
 
@@ -36,6 +39,8 @@ class Source:
     where: str | None
     lateness: int
     """How many milliseconds an item's time may lie behind the latest that was seen."""
+    derived: bool
+    """Whether it has only what queries publish under its topics, and no event from outside."""
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Source:
         topic: str | None = None,
         where: str | None = None,
         lateness: str | int = 0,
+        derived: bool = False,
     ) -> None:
         checks = Checks()
         parsed_topic = None if topic is None else checks.attempt(TopicFilter.parse, topic)
@@ -52,12 +58,15 @@ class Source:
         if topic is None and where is None:
             reason = "has neither topic nor where, so every event would be its; write where = 'true' for that"
             checks.fault(reason, field="topic")
+        if not isinstance(derived, bool):
+            checks.fault(f"must be true or false, not {derived!r}", field="derived")
         fields = {
             "name": checks.attempt(require_name, name, "a source"),
             "schema": checks.attempt(_schema, schema, time),
             "topic": parsed_topic.text if parsed_topic else None,
             "where": parsed_where.text if parsed_where else None,
             "lateness": checks.attempt(parse_duration, lateness, "lateness"),
+            "derived": derived,
         }
         checks.finish(source=str(name))
         set_fields(self, **fields)
@@ -68,16 +77,27 @@ class Source:
         return self.schema.time
 
     def accepts(self, event: Event) -> bool:
-        """Whether the event belongs to this source."""
+        """Whether an event from outside belongs to this source."""
+        return not self.derived and self.matches(event)
+
+    def matches(self, event: Event) -> bool:
+        """Whether an event has a topic of this source, and passes its condition."""
         topic, condition = _parsed_filters(self.topic, self.where)
         return (topic is None or topic.matches(event)) and (condition is None or condition.matches(event))
 
+    def seen(self, event: Event) -> Mapping[str, Any]:
+        """The attributes of an event, and its topic where the schema has one."""
+        if event.topic is None or self.schema.type_of(TOPIC) is not Type.TEXT:
+            return event.attributes
+        return {**event.attributes, TOPIC: event.topic}
+
     def item(self, event: Event) -> Item:
         """The event as an item of the stream; InputError when it does not fit."""
-        fault = self.schema.fault(event.attributes)
+        given = self.seen(event)
+        fault = self.schema.fault(given)
         if fault is not None:
             raise InputError(f"{fault[1]}, as source {self.name!r} declares it", field=fault[0])
-        attributes = self.schema.settled(event.attributes)
+        attributes = self.schema.settled(given)
         time = attributes[self.schema.time]
         if time is None or not -MAX_TIME <= time <= MAX_TIME:
             reason = f"is {time}, where source {self.name!r} needs the time in milliseconds since 1970"

@@ -60,6 +60,10 @@ def _shape_faults(query: Query, members: tuple[str, ...], field: str) -> Iterato
         yield InputError("must be connected: each must read another, or be read by it", field=field)
     inner = set(members) - last
     for operator in query.operators:
+        if operator.publish is not None and operator.name in inner:
+            reason = f"{operator.name!r} is inside the unit, so it publishes nothing"
+            yield InputError(reason, field=field)
+    for operator in query.operators:
         for read in operator.inputs:
             if _bare(read) in inner and operator.name not in members:
                 reason = f"{operator.name!r} reads {read!r}, which is inside the unit"

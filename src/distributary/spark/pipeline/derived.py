@@ -3,10 +3,10 @@
 A pipeline's queries give rows of items (see `queries.frames`), which are read once: a stream's state is kept
 for each reading. So one task does all that is to be done with them:
 
-- items of published streams become events with the topic `query/operator` and are matched like any other.
-  Their ids have the topic and `#` before them, since a stream's items may have the ids of the events they are
-  made of. Tolerances see the items of a micro-batch in their stream's order, and are kept where the pipeline
-  keeps those of its events;
+- items of published streams become events with the topic `query/operator`, or the one that the operator says,
+  and are matched like any other. Their ids have `query/operator#` before them, since they may be those of the
+  events they come from. Tolerances see the items of a micro-batch in their stream's order, and are kept where
+  the pipeline keeps those of its events;
 - for an archive, every item that was matched is given with its columns in the struct `derived`, in a row of
   the kind "derived";
 - what each stream had is counted for the metrics, in rows of the kind "flow": stream, items, bytes, late;
@@ -28,8 +28,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
 
 from distributary.errors import DistributaryError
-from distributary.flow.catalogue import Catalogue
+from distributary.flow.catalogue import Catalogue, published_topic
 from distributary.flow.language.schema import Type
+from distributary.flow.language.topics import TOPIC, TopicTemplate
 from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.index.build import live_index
 from distributary.spark.match import with_arrival
@@ -38,7 +39,7 @@ from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.places import RESERVED
 from distributary.spark.queries.frames import item_rows, rejecting_streams
 from distributary.spark.queries.packed import item_values
-from distributary.spark.queries.sql import SQL_TYPES
+from distributary.spark.queries.sql import SQL_TYPES, published_topic_sql
 from distributary.spark.rows import DERIVED, EVENT, FLOW, REJECTED, Batches, TaggedRows, whole
 from distributary.spark.tasks import MatchTasks
 from distributary.spark.tolerances import PACKED, PackTask, matched_with_state, packed_rows
@@ -74,7 +75,8 @@ def derived_rows(events: DataFrame, pipeline: Pipeline, carry: Sequence[str], in
     carried = carried_columns(carry, columns, own)
     tagged = TaggedRows.of(own, "id", carried, own if keep else None, flows=True)
     times = {name: source.time for name, source in catalogue.sources.items()}
-    task = FlowTask(MatchTasks(index, named, tagged), tagged, times, pipeline.checkpoint)
+    published = frozenset(published_topics(catalogue))
+    task = FlowTask(MatchTasks(index, named, tagged), tagged, times, published, pipeline.checkpoint)
     if index.tolerances:
         rows = matched_with_state(items.mapInArrow(task.packed, PACKED), task.tasks, items.schema)
     else:
@@ -136,14 +138,20 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
     published = list(published_topics(catalogue))
     places = attribute_columns(catalogue, published)
     told = rows.withColumn(STREAM, F.explode(streams))
-    topic = F.when(F.col(STREAM).isin(published), F.translate(STREAM, ".", "/"))
+    name = F.when(F.col(STREAM).isin(published), F.translate(STREAM, ".", "/"))
+    topic = name
+    for stream in (catalogue.streams[each] for each in published):
+        template = TopicTemplate.parse(stream.topic)
+        if stream.topic != published_topic(stream.name):
+            made = F.expr(published_topic_sql(template, item_values(stream.schema)))
+            topic = F.when(F.col(STREAM) == stream.name, made).otherwise(topic)
     size = F.expr(
         "length(encode(id, 'utf-8')) + 8 + coalesce(aggregate(texts, 0, (sum, text) -> sum + "
         "coalesce(length(encode(text, 'utf-8')), 0)), 0) + 8 * coalesce(size(integers), 0) "
         "+ 8 * coalesce(size(numbers), 0) + coalesce(size(booleans), 0)"
     )
     return told.select(
-        F.coalesce(F.concat(topic, F.lit("#"), "id"), "id").alias("id"),
+        F.coalesce(F.concat(name, F.lit("#"), "id"), "id").alias("id"),
         topic.alias("topic"),
         F.col("time").alias(TIME),
         F.expr(AS_ORDER).alias(ORDER),
@@ -156,9 +164,9 @@ def derived_events(events: DataFrame, catalogue: Catalogue, columns: EventColumn
 
 
 def published_topics(catalogue: Catalogue) -> dict[str, str]:
-    """The streams whose items become events, with the topics of these."""
+    """The streams whose items become events, with the topics they have unless they say another."""
     streams = [catalogue.streams[name] for each in catalogue.operators for name in each.streams]
-    return {stream.name: str(stream.topic) for stream in streams if stream.published}
+    return {stream.name: published_topic(stream.name) for stream in streams if stream.published}
 
 
 Places = dict[str, tuple[Type, dict[str, list[str]]]]
@@ -173,6 +181,8 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
         schema = catalogue.streams[stream].schema
         for name, (text, _) in item_values(schema).items():
             type = schema.attributes[name]
+            if name == TOPIC:
+                continue  # the event has a topic of its own
             if name in OWN or name.startswith(RESERVED):
                 raise DistributaryError(
                     f"the stream {stream} publishes {name!r}, a name that is taken; rename it"
@@ -193,7 +203,7 @@ def require_columns_to_keep(catalogue: Catalogue) -> None:
     """Refuse attributes that cannot be columns of one table of files, where case makes no difference."""
     taken = {name: f"its own {name}" for name in (*OWN, "batch")}
     for stream in published_topics(catalogue):
-        for name in catalogue.streams[stream].schema.attributes:
+        for name in catalogue.streams[stream].schema.attributes.keys() - {TOPIC}:
             other = taken.setdefault(name.lower(), repr(name))
             if other != repr(name):
                 raise DistributaryError(
@@ -218,6 +228,8 @@ class FlowTask:
     """The rows that those tasks make."""
     sources: Mapping[str, str]
     """Each source with the attribute that holds its time."""
+    published: frozenset[str]
+    """The streams whose items are matched."""
     checkpoint: str
     """Where Spark notes the watermark of each micro-batch."""
 
@@ -250,7 +262,8 @@ class FlowTask:
             late = self._late(items, watermark)
             others += [*self._rejected(table.filter(pc.is_valid(table[REASON]))), *self._rejected(late)]
             others += self._counted(items, late)
-            yield from items.filter(pc.is_valid(items["topic"])).combine_chunks().to_batches()
+            matched = pc.is_in(items[STREAM], pa.array(sorted(self.published)))
+            yield from items.filter(matched).combine_chunks().to_batches()
 
     def _watermark(self) -> int | None:
         """What Spark takes as late now: all before the watermark of the micro-batch before this one."""

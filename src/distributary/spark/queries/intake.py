@@ -19,6 +19,7 @@ from distributary.filters.where.expression import attributes_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.flow.language.schema import MAX_TIME, Type
 from distributary.flow.language.source import Source
+from distributary.flow.language.topics import TOPIC
 from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.places import SOURCE_PLACE
 from distributary.spark.queries import sql
@@ -103,7 +104,7 @@ def _flat(
 
 def _entry(source: Source, sheet: ColumnSheet, well: str, columns: Columns) -> tuple[StreamBranch, str]:
     """The branch of a source, and the column with the rejection of an event that belongs to it."""
-    tests = [well]
+    tests = ["false"] if source.derived else [well]
     if source.topic is not None:
         passed = sql.topic_sql(TopicFilter.parse(source.topic), "event_topic")
         tests.append(f"coalesce({passed}, false)")
@@ -171,6 +172,9 @@ FITTING: dict[Type, tuple[type[T.DataType], ...]] = {
 def _value(name: str, type: Type, columns: Columns, *, time: bool = False) -> Value:
     """An attribute as its source's schema has it; null where the column cannot hold such values."""
     column, found = columns.get(name, ("null", None))
+    if name == TOPIC and type is Type.TEXT:
+        named = column if isinstance(found, T.StringType) else literal(None, type)
+        return f"coalesce(event_topic, {named})", type
     if time and isinstance(found, TIMES):
         return f"unix_millis(cast({column} as timestamp))", type
     if not isinstance(found, FITTING[type]):
@@ -195,7 +199,8 @@ def _rejection(source: Source, time: str, columns: Columns) -> str:
             shown = f"to_json(named_struct('value', {column}))"
             shown = f"substring({shown}, 10, length({shown}) - 10)"
             reason = f"concat({shown}, {text_literal(f' is not of type {type}{declared}')})"
-            tests.append((f"{column} is not null", name, reason))
+            held = " and event_topic is null" if name == TOPIC and type is Type.TEXT else ""
+            tests.append((f"{column} is not null{held}", name, reason))
         elif isinstance(found, T.DoubleType | T.FloatType):
             reason = f"concat(cast({column} as string), {text_literal(' is no finite number' + declared)})"
             tests.append((f"isnan({column}) or abs({column}) = {INFINITE}", name, reason))

@@ -23,10 +23,23 @@ from dataclasses import dataclass, field, replace
 
 from distributary import flow
 from distributary.errors import DistributaryError
+from distributary.filters.topic import TopicFilter
+from distributary.filters.where.filter import WhereFilter
+from distributary.flow.entries import SourceEntry
+from distributary.flow.language.topics import TOPIC
+from distributary.flow.splitting import Gather
 from distributary.spark.queries.aggregates import AggregateSlots
 from distributary.spark.queries.conditions import FUNCTION, condition_sql
 from distributary.spark.queries.packed import array_lengths, failed, unpacked, without_time
-from distributary.spark.queries.sql import Value, expression_sql
+from distributary.spark.queries.sql import (
+    SQL_TYPES,
+    Value,
+    expression_sql,
+    literal,
+    published_topic_sql,
+    text_literal,
+    topic_sql,
+)
 
 EVENTS = -1
 """The frame of the events, where others have the number of a task."""
@@ -246,6 +259,10 @@ class _Planner:
                     for index, view in enumerate(inputs)
                     for branch in view.branches
                 )
+            case Gather():
+                branches = tuple(branch for view in inputs for branch in view.branches)
+            case SourceEntry() as entry:
+                branches = tuple(self._entered(entry, inputs[0]))
             case _:
                 return self._with_memory(operator, inputs)
         return StreamView(operator.schema, branches)
@@ -274,6 +291,35 @@ class _Planner:
                     text = self._sheet(branch).add(text, *_texts(values))
                 columns[name] = text, typed.type
             yield replace(branch, columns=columns)
+
+    def _entered(self, entry: SourceEntry, view: StreamView) -> Iterator[StreamBranch]:
+        """The items that belong to a source once they are published."""
+        source = entry.source
+        for branch in view.branches:
+            values, sheet = branch.values(view.schema), self._sheet(branch)
+            own = sheet.add(published_topic_sql(entry.template, values), *_texts(values))
+            topic: Value = (own, flow.Type.TEXT)
+            id = f"concat({text_literal(entry.entry_id(''))}, {branch.id})"
+            seen: dict[str, Value] = {**values, TOPIC: topic}
+            named = values.get("id", (literal(None, flow.Type.TEXT), flow.Type.TEXT))
+            if named[1] is flow.Type.TEXT:
+                seen["id"] = f"coalesce({named[0]}, {id})", flow.Type.TEXT
+            tests = [branch.present]
+            if source.topic is not None:
+                tests.append(f"coalesce({topic_sql(TopicFilter.parse(source.topic), own)}, false)")
+            if source.where is not None:
+                condition = WhereFilter.parse(source.where).expression
+                tests.append(f"coalesce({condition_sql(condition, seen)}, false)")
+            present = sheet.add(" and ".join(tests), branch.present, own, *_texts(values))
+            entered = {name: value for name, value in values.items() if name != TOPIC}
+            if source.schema.type_of(TOPIC) is flow.Type.TEXT:
+                entered[TOPIC] = topic
+            columns = {
+                name: _as_type(entered.get(name), type)
+                for name, type in source.schema.attributes.items()
+                if name != source.schema.time
+            }
+            yield replace(branch, present=present, id=id, rank="0", columns=columns, within=None)
 
     def _sheet(self, branch: StreamBranch) -> ColumnSheet:
         return self.events if branch.frame == EVENTS else self.results
@@ -391,6 +437,13 @@ def _whole_items(schema: flow.Schema) -> dict[str, Value]:
 def _with_copies(branch: StreamBranch, schema: flow.Schema, names: Mapping[str, str]) -> StreamBranch:
     values = branch.values(schema)
     return replace(branch, columns={**branch.columns, **{new: values[old] for old, new in names.items()}})
+
+
+def _as_type(value: Value | None, type: flow.Type) -> Value:
+    """A value as a stream declares it: a null where there is none, a number for an integer."""
+    if value is None:
+        return literal(None, type), type
+    return (value[0] if value[1] is type else f"cast({value[0]} as {SQL_TYPES[type]})"), type
 
 
 def _texts(values: Mapping[str, Value]) -> list[str]:

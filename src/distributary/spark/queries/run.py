@@ -20,9 +20,11 @@ from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.function import Function
 from distributary.flow.language.schema import listed
+from distributary.flow.language.topics import TOPIC, TopicTemplate
 from distributary.spark.columns import EventColumns
 from distributary.spark.queries.frames import item_rows, rejecting_streams
 from distributary.spark.queries.packed import item_values
+from distributary.spark.queries.sql import published_topic_sql
 
 
 def run_queries(
@@ -50,8 +52,9 @@ def run_queries(
 class QueryStreams(Mapping[str, DataFrame]):
     """The published streams of a catalogue by name (`query.operator`), as DataFrames.
 
-    Each has `id`, `topic` and the attributes with their types, which is what `match` takes. A DataFrame of
-    one stream computes what that stream needs; to have many, take `tagged`: there they are computed together.
+    Each has `id`, `topic` (which an item is published under) and the attributes with their types, which is
+    what `match` takes. A DataFrame of one stream computes what that stream needs; to have many, take
+    `tagged`: there they are computed together.
     """
 
     catalogue: Catalogue
@@ -86,11 +89,14 @@ class QueryStreams(Mapping[str, DataFrame]):
     def stream(self, tagged: DataFrame, name: str) -> DataFrame:
         """One stream of tagged rows, with typed columns."""
         stream = self.catalogue.streams[name]
-        topic = F.lit(stream.topic if name not in self.catalogue.sources else None).cast("string")
         chosen = tagged.where(F.array_contains("streams", name))
         values = item_values(stream.schema)
-        attributes = (F.expr(values[name][0]).alias(name) for name in stream.schema.attributes)
-        return chosen.select("id", topic.alias("topic"), *attributes)
+        topic = "cast(null as string)"
+        if name not in self.catalogue.sources:
+            topic = published_topic_sql(TopicTemplate.parse(stream.topic), values)
+        named = [name for name in stream.schema.attributes if name != TOPIC]
+        attributes = (F.expr(values[name][0]).alias(name) for name in named)
+        return chosen.select("id", F.expr(topic).alias("topic"), *attributes)
 
     def set_aside(self) -> DataFrame:
         """What could not be used: stream, id, field, reason.

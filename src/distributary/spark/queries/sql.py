@@ -22,6 +22,7 @@ from distributary.filters.topic import WILDCARD, TopicFilter
 from distributary.filters.where.values import MIRRORED
 from distributary.flow.language import expression as expressions
 from distributary.flow.language.schema import MAX_INTEGER, MIN_INTEGER, Type
+from distributary.flow.language.topics import FilledLevel, TopicTemplate
 from distributary.model import MAX_TOPIC_BYTES, MAX_TOPIC_LEVELS
 
 SQL_TYPES = {Type.TEXT: "string", Type.INTEGER: "bigint", Type.NUMBER: "double", Type.BOOLEAN: "boolean"}
@@ -292,3 +293,32 @@ def well_formed_topic(topic: str) -> str:
     return (
         f"({topic} <> '' and octet_length({topic}) <= {MAX_TOPIC_BYTES} and {slashes} < {MAX_TOPIC_LEVELS})"
     )
+
+
+def published_topic_sql(template: TopicTemplate, values: Mapping[str, Value]) -> str:
+    """The topic that an item with these attributes is published under, or null.
+
+    >>> published_topic_sql(TopicTemplate.parse("busy/large"), {})
+    "'busy/large'"
+    """
+    if not template.values:
+        return text_literal("/".join(str(level) for level in template.levels))
+    levels = [
+        text_literal(level) if isinstance(level, str) else _level_sql(level, values[level.attribute])
+        for level in template.levels
+    ]
+    joined = ", '/', ".join(levels)
+    return bound(f"concat({joined})", f"if({well_formed_topic('v')}, v, null)")
+
+
+def _level_sql(level: FilledLevel, value: Value) -> str:
+    """What an item fills in for a level, or for all levels of its topic; null when that is none."""
+    text, type = value
+    bare = "if(startswith(v, '/'), substring(v, 2), v)"
+    if level.is_whole_topic:
+        return f"nullif({bound(text, bare)}, '')"
+    if level.level is not None:
+        return f"nullif(split_part({bound(text, bare)}, '/', {level.level}), '')"
+    if type is not Type.TEXT:
+        return f"cast({text} as string)"
+    return bound(text, "if(v = '' or contains(v, '/'), null, v)")

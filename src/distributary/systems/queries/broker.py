@@ -20,9 +20,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from distributary.errors import DistributaryError
+from distributary.filters.topic import TopicFilter
+from distributary.filters.where.expression import attributes_of
+from distributary.filters.where.filter import WhereFilter
 from distributary.flow import Item, Query, Source, SourceIntake
-from distributary.flow.catalogue import published_item, published_topic
+from distributary.flow.catalogue import published_topic
 from distributary.flow.incremental.running import END
+from distributary.flow.language.topics import TopicTemplate, published_item
 from distributary.model import Delivery, Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries import messages, settings
@@ -43,6 +47,9 @@ from distributary.systems.queries.registry_failover import RegistryClient, Regis
 from distributary.systems.queries.source_trees import ParentPreference, preference_of
 from distributary.systems.queries.stream_trees import StreamTreeSettings
 from distributary.systems.queries.traffic import TrafficCounter
+
+OWN = frozenset({"id", "topic"})
+"""What a condition sees of an event beside its attributes."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +201,7 @@ class FlowBroker:
         self.registry_link.send(messages.UnregisterQuery(name))
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Have items of operators' streams delivered whose topic, `query/operator`, and attributes match."""
+        """Have items of operators' streams delivered whose topics and attributes match."""
         if subscription.path is not None or subscription.change is not None:
             raise DistributaryError("a subscription to streams of queries takes topic and where only")
         self._subscriptions[subscription.key] = subscription
@@ -290,14 +297,25 @@ class FlowBroker:
         subscription = self._subscriptions[message.subscription]
         self.router.learn(message.locations)
 
-        def sink(topic: str, item: Item) -> None:
-            event = published_item(item, topic)
-            self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))
+        topics = dict(message.topics)
+        filters: list[TopicFilter | WhereFilter] = []
+        if subscription.topic is not None:
+            filters.append(TopicFilter.parse(subscription.topic))
+        where = subscription.where
+        if where is not None and OWN & set(attributes_of((condition := WhereFilter.parse(where)).expression)):
+            filters.append(condition)  # of the event, not of the item: it is decided here alone
+            where = None
+
+        def sink(template: TopicTemplate, item: Item) -> None:
+            event = published_item(item, template.topic(item.attributes))
+            if all(filter.matches(event) for filter in filters):
+                self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))
 
         for name, stream in message.streams:
-            cursor = InputCursor(stream, Selection(where=subscription.where))
+            cursor = InputCursor(stream, Selection(where=where))
             reader = subscriber_name(subscription.key, message.generation, name)
-            self.engine.serve(reader, cursor, partial(sink, published_topic(name)))
+            template = TopicTemplate.parse(topics.get(name, published_topic(name)))
+            self.engine.serve(reader, cursor, partial(sink, template))
 
     def _withdrawal(self, message: messages.WithdrawalNotice, sender: Address) -> None:
         """Free all state of what is withdrawn."""

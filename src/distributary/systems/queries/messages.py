@@ -253,6 +253,8 @@ class SubscriptionStreams(NamedTuple):
     locations: Locations
     generation: int = 1
     """How often this subscription has been made."""
+    topics: tuple[tuple[str, str], ...] = ()
+    """Of streams whose items are published under topics of their own: the name, and how these are made."""
 
 
 class WithdrawalNotice(NamedTuple):

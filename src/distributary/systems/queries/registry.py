@@ -5,6 +5,8 @@ Rules:
 - `source_registry` has the sources and their trees.
 - A query is checked together with all before it. What an operator elsewhere computes already is not computed
   again; the rest begins at the node of its client.
+- A query that publishes under topics of a source is registered before those that read the source: operators
+  that run are not given other inputs.
 - The location of a stream changes with every move of its operator; the highest version counts.
 - A query that is withdrawn leaves behind what others still read: its operators whose streams other queries or
   subscriptions read, and all before those. All others are withdrawn, and every node is told. An operator that
@@ -20,10 +22,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from distributary.filters.topic import TopicFilter
 from distributary.flow import Catalogue, Query
 from distributary.flow.catalogue import Sharing
-from distributary.model import Event, Subscription, SubscriptionKey
+from distributary.model import Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
 from distributary.systems.queries.links import LinkReport
@@ -160,7 +161,8 @@ class QueryRegistry(SourceRegistry):
     def _register_query(self, message: messages.RegisterQuery, sender: Address) -> None:
         query = message.query
         catalogue = Catalogue(self.sources.values(), {**self.queries, query.name: query}.values())
-        refusal = self._refusal(query) or "; ".join(str(problem) for problem in catalogue.problems)
+        problems = "; ".join(str(problem) for problem in catalogue.problems)
+        refusal = self._refusal(query) or problems or self._read_already(catalogue)
         if refusal:
             self._refuse(sender, query.name, refusal)
             return
@@ -192,6 +194,17 @@ class QueryRegistry(SourceRegistry):
                 "another query of this name was withdrawn, and its streams are still read; "
                 "choose another name, or withdraw those that read them first"
             )
+        return None
+
+    def _read_already(self, catalogue: Catalogue) -> str | None:
+        """Why a query cannot publish into a source: operators that run read the source without it."""
+        inputs = {bound.name: bound.inputs for bound in self.catalogue.operators}
+        for bound in catalogue.operators:
+            if inputs.get(bound.name, bound.inputs) != bound.inputs:
+                return (
+                    f"it would publish under topics of a source that {bound.name} reads already; "
+                    "register it before the queries that read what it publishes"
+                )
         return None
 
     def _new_specs(self, sharing: Sharing, catalogue: Catalogue, generation: int) -> tuple[OperatorSpec, ...]:
@@ -233,21 +246,25 @@ class QueryRegistry(SourceRegistry):
         self, subscription: Subscription, at: Address, catalogue: Catalogue, only: str | None = None
     ) -> None:
         """Send the streams of operators, or of one query's, whose topics a subscription is for."""
-        pattern = None if subscription.topic is None else TopicFilter.parse(subscription.topic)
         makers = self._makers(sharing := catalogue.shared())
         offered = self._offered[subscription.key]
-        found = []
+        found, topics = [], []
         for bound in catalogue.operators:
             for name in bound.streams if only in (None, bound.query) else ():
                 stream = catalogue.streams[name]
                 if name in offered and only is not None:
                     continue  # of a query that was withdrawn and comes back: it is still read
-                if stream.published and (pattern is None or pattern.matches(Event("", stream.topic))):
+                if stream.published and stream.may_match(subscription.topic):
                     found.append((name, makers[sharing.streams[name]]))
+                    if bound.operator.publish is not None:
+                        topics.append((name, bound.operator.publish))
         offered.update(found)
         locations = self._locations_of(stream for _, stream in found)
         generation = self._generations[subscription_name(subscription.key)]
-        self._send(at, messages.SubscriptionStreams(subscription.key, tuple(found), locations, generation))
+        streams = messages.SubscriptionStreams(
+            subscription.key, tuple(found), locations, generation, tuple(topics)
+        )
+        self._send(at, streams)
 
     # Withdrawals
 
@@ -306,9 +323,8 @@ class QueryRegistry(SourceRegistry):
                 del self._remnants[name], self.queries[name]
         read = self.client_nodes()
         for name in [name for name in self._remnants if name not in read]:
-            for operator in self.queries[name].operators:
-                del self.runs[f"{name}.{operator.name}"]
             del self._remnants[name], self.queries[name]
+        discard(self.runs, lambda name: name.partition(".")[0] not in self.queries)
 
     def _readers(self, query: str, catalogue: Catalogue) -> list[Address | str]:
         """The readers of a query's streams: nodes of subscriptions, and names of other queries."""
