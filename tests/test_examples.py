@@ -12,6 +12,16 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 
 EXPECTED = {
     "quickstart.py": ["e1 goes to ['s1', 's2']", "e2 -> s5", "e3 -> s2", "e3 -> s5", "e4 -> s3"],
+    "map_reduce.py": [
+        "job/words/sea sea",
+        "job/counts/stream stream 2",
+        "job/counts/the the 3",
+        "job/lengths/3 3 2 4",
+        "job/lengths/6 6 2 3",
+        "ann gets job/counts/stream",
+        "bob gets job/lengths/6",
+        "eve gets job/words/sea",
+    ],
     "own_filter.py": ["at 3 -> ['s1']", "at 9 -> ['s2']"],
     "own_filter_tree.py": [
         "2 asks 1 for [Profile(words='oil')]",
