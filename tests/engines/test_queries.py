@@ -30,6 +30,7 @@ from flow.random_queries import (
     random_items,
     random_streams,
 )
+from flow.test_entries import STAGES, chain, random_events
 
 WITHOUT_FUNCTIONS = tuple(kind for kind in KINDS if kind != "function")
 
@@ -190,6 +191,16 @@ def test_random_queries_give_what_the_interpreter_gives(
 def test_queries_of_one_kind_give_what_the_interpreter_gives(engine: str, kind: str, rng: Random) -> None:
     catalogue = random_catalogue(rng, [kind], max_operators=2, queries=1)
     feed = Feed(catalogue, arrived(rng, random_streams(rng, max_items=30, span=40)), Path())
+    check(engine, feed, ENGINES[engine](feed, Sessions(lambda: pytest.fail("needs no Spark"))))
+
+
+@pytest.mark.parametrize("engine", engines(["incremental"]))
+@given(rng=RANDOMS)
+def test_stages_that_read_one_another_by_topics_give_what_the_interpreter_gives(
+    engine: str, rng: Random
+) -> None:
+    catalogue = Catalogue(STAGES, chain())
+    feed = Feed(catalogue, sorted(random_events(rng), key=lambda event: event.attributes["at"]), Path())
     check(engine, feed, ENGINES[engine](feed, Sessions(lambda: pytest.fail("needs no Spark"))))
 
 
