@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary.filters.change import ChangeFilter
-from distributary.matching.change.decomposition import LogicalNode, logical_node, parts_of
+from distributary.matching.change.decomposition import (
+    LogicalNode,
+    chain_of,
+    leading_unit,
+    logical_node,
+    parts_of,
+)
 from distributary.matching.change.mfd import ChangeMFD
 from distributary.model import Event
 
@@ -47,6 +57,29 @@ def test_21_is_111_and_34_is_202_in_base_4() -> None:
     assert ChangeMFD().chain(21) == [(1, 1), (5, 4), (21, 16)]
     assert ChangeMFD().chain(34.9) == [(2, 2), (34, 32)]
     assert ChangeMFD(unit=0.5).chain(17) == [(2, 1), (34, 16)]
+
+
+@given(st.floats(0, 1e300), st.integers(1, 5))
+def test_leading_digits_split_a_tolerance_of_any_size(c: float, digits: int) -> None:
+    unit = leading_unit(c, digits)
+    *_, (units, _) = chain = chain_of(unit, c)
+    if not units:
+        assert c < 1e-300
+        return
+    assert len(chain) <= digits
+    assert units % 4
+    assert units < 4**digits
+    kept = sum(Fraction(width) for _, width in chain)
+    assert Fraction(c) * (1 - Fraction(1, 4 ** (digits - 1))) <= kept <= c
+    if c < 1e290:
+        assert leading_unit(4**8 * c, digits) == 4**8 * unit
+
+
+@given(st.integers(1, 63))
+def test_leading_digits_of_whole_tolerances_are_those_of_the_paper(c: int) -> None:
+    chain = chain_of(leading_unit(c, 3), c)
+    assert [width for _, width in chain] == parts_of(c)
+    assert logical_node(chain[-1][0]) == logical_node(c)
 
 
 def test_logical_nodes_are_numbered_by_level_then_digit() -> None:

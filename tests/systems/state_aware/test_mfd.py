@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,14 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
+from distributary.sim.simulator import Observer
+from distributary.sim.trials.trial import Trial, run_trial
 from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker, PublishedValue
 from systems.state_aware.worlds import run_against_oracle, settled_world
 
 ITEM = "A/B/C"
+WHOLE = range(65)
+"""Tolerances that the matcher, with units of 1, splits in the same way."""
 
 
 def subscribe(deployment: Deployment, name: str, tolerance: float, at: Address) -> None:
@@ -43,7 +48,7 @@ def casts(deployment: Deployment) -> list[LevelValue]:
 @pytest.mark.parametrize("seed", range(8))
 def test_deliveries_are_those_of_the_matcher(seed: int) -> None:
     deployment, addresses = settled_world(MFDBroker, 2 + 3 * seed, seed, span=2 + seed)
-    run_against_oracle(deployment, addresses, seed, engine="mfd")
+    run_against_oracle(deployment, addresses, seed, engine="mfd", tolerances=WHOLE)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,7 +56,7 @@ def test_late_reports_go_up_by_a_multicast_of_their_own(seed: int) -> None:
     deployment, addresses = settled_world(
         MFDBroker, 20, seed, span=12, window=0.01, network=UniformLatency(0.01, 0.4, seed=1)
     )
-    run_against_oracle(deployment, addresses, seed, engine="mfd", gap=30)
+    run_against_oracle(deployment, addresses, seed, engine="mfd", gap=30, tolerances=WHOLE)
 
 
 def test_a_value_reported_late_is_not_lost() -> None:
@@ -67,6 +72,25 @@ def test_a_value_reported_late_is_not_lost() -> None:
     assert len(sent) > 3, "more than one multicast a level"
 
 
+class Levels(Observer):
+    """The levels to which values were sent."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def received(self, now: float, sender: Address, to: Address, message: Any) -> None:
+        payload = getattr(message, "payload", None)
+        if isinstance(payload, LevelValue):
+            self.seen.add(payload.level)
+
+
+def test_tolerances_of_a_few_cents_have_levels_too() -> None:
+    levels = Levels()
+    outcome = run_trial(Trial("state-aware-mfd", subscriptions=200, events=60), [levels])
+    assert outcome.problems == ()
+    assert levels.seen == {1, 2, 3}
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_nobody_is_further_from_the_source_than_tolerated(seed: int) -> None:
     deployment, addresses = settled_world(
@@ -80,7 +104,7 @@ def test_nobody_is_further_from_the_source_than_tolerated(seed: int) -> None:
     for step in range(120):
         if step % 6 == 0 and len(tolerances) < 30:
             name = f"s{step}"
-            tolerances[name] = random.choice([0, *range(1, 65)])
+            tolerances[name] = random.choice([0, random.randint(1, 64), random.uniform(0.01, 300)])
             deployment.subscribe(
                 Subscription(name, name, topic=ITEM, change={"d": tolerances[name]}),
                 at=random.choice(addresses),

@@ -17,8 +17,20 @@ CIRCLE = Circle(20)
 SEGMENTS = Segments.spanning(CIRCLE, nodes=8, of=100)
 
 
-@given(st.floats(0, 1e6), st.floats(0, 1e6))
-def test_places_lie_in_the_segment_in_the_order_of_tolerances(one: float, other: float) -> None:
+@given(st.floats(0, 1e300))
+def test_places_lie_in_the_segment(tolerance: float) -> None:
+    assert CIRCLE.clockwise(SEGMENTS.start("A/B/C"), SEGMENTS.place("A/B/C", tolerance)) < SEGMENTS.length
+
+
+@pytest.mark.parametrize("scale", [64.0**-2, 1 / 64, 1, 64.0])
+def test_tolerances_of_any_size_are_spread_over_the_segment(scale: float) -> None:
+    places = {SEGMENTS.place("A/B/C", scale * tolerance) for tolerance in range(2, 64)}
+    assert len(places) == 62
+    assert places == {SEGMENTS.place("A/B/C", tolerance) for tolerance in range(2, 64)}
+
+
+@given(st.floats(1, 64), st.floats(1, 64))
+def test_places_are_in_the_order_of_tolerances_up_to_the_maximum(one: float, other: float) -> None:
     start = SEGMENTS.start("A/B/C")
     low, high = (CIRCLE.clockwise(start, SEGMENTS.place("A/B/C", c)) for c in sorted((one, other)))
     assert 0 <= low <= high < SEGMENTS.length
@@ -86,7 +98,7 @@ def test_whatever_a_pattern_matches_belongs_to_its_item(
         assert SEGMENTS.item_of(event) == item
 
 
-@pytest.mark.parametrize("changes", [{"length": 0}, {"length": 1 << 21}, {"depth": 0}])
+@pytest.mark.parametrize("changes", [{"length": 0}, {"length": 1 << 21}, {"depth": 0}, {"maximum": 1}])
 def test_a_mapping_that_makes_no_sense_is_refused(changes: dict[str, int]) -> None:
     with pytest.raises(DistributaryError):
         Segments(**{"circle": CIRCLE, "length": 16, **changes})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -48,15 +48,18 @@ def settled_world(
     return deployment, addresses
 
 
-def random_subscription(random: Random, name: str, *, attributes: int = 1) -> Subscription:
+TOLERANCES = (0, 0.5, *range(1, 70))
+
+
+def random_subscription(
+    random: Random, name: str, *, attributes: int = 1, tolerances: Sequence[float] = TOLERANCES
+) -> Subscription:
     item = random.choice(ITEMS)
     topic = item + random.choice(["", "/#", "/close"]) if item.count("/") == 2 else item + "/#"
     watched = random.sample(["price", "size"], random.randint(1, attributes))
-    tolerances = {each: float(random.choice([0, 0.5, *range(1, 70)])) for each in watched}
+    change = {each: float(random.choice(tolerances)) for each in watched}
     where = random.choice(CONDITIONS)
-    return Subscription(
-        name, f"subscriber {random.randrange(8)}", topic=topic, where=where, change=tolerances
-    )
+    return Subscription(name, f"subscriber {random.randrange(8)}", topic=topic, where=where, change=change)
 
 
 class Walks:
@@ -91,6 +94,7 @@ def run_against_oracle(
     steps: int = 60,
     attributes: int = 1,
     gap: float = 10.0,
+    tolerances: Sequence[float] = TOLERANCES,
 ) -> None:
     """Subscribe, unsubscribe and publish at random; what is delivered is what the matcher says, at once.
 
@@ -118,7 +122,9 @@ def run_against_oracle(
         choice = random.random()
         if choice < 0.25 or not count:
             count += 1
-            subscription = random_subscription(random, f"s{count}", attributes=attributes)
+            subscription = random_subscription(
+                random, f"s{count}", attributes=attributes, tolerances=tolerances
+            )
             deployment.subscribe(subscription, at=homes[subscription.subscriber])
             matcher.add(subscription)
             check(latest.values(), here)

@@ -75,6 +75,29 @@ def logical_node(units: int) -> LogicalNode:
     return LogicalNode(len(parts), digit)
 
 
+def leading_unit(tolerance: float, digits: int) -> float:
+    """The unit in which a tolerance has so many digits in base 4 at most, the last not 0: a power of 4.
+
+    It depends on the tolerance alone, so whoever splits one finds the same sub-filters, and tolerances of any
+    size have as many levels. Further digits are dropped. Whole tolerances of no more digits are split as in
+    units of 1. 1 for a tolerance of 0, or so small that there is no such unit.
+
+    >>> [leading_unit(c, 3) for c in (21, 20, 0.05, 1000)]
+    [1.0, 4.0, 0.0009765625, 16.0]
+    >>> chain_of(leading_unit(0.05, 3), 0.05)
+    ((3, 0.0029296875), (51, 0.046875))
+    """
+    _, exponent = math.frexp(tolerance)
+    lowest = (exponent - 1) // 2 - digits + 1
+    unit = math.ldexp(1.0, 2 * lowest) if tolerance > 0 else 0.0
+    if not unit:
+        return 1.0
+    units = Fraction(tolerance) // Fraction(unit)
+    while units % BASE == 0:
+        units, unit = units // BASE, unit * BASE
+    return unit
+
+
 @lru_cache(maxsize=1 << 16)
 def chain_of(unit: float, tolerance: float) -> tuple[Key, ...]:
     """The filters that make up a tolerance, in the order in which a value passes them.

@@ -5,6 +5,7 @@
 - `broker`: what the systems share: registering, values and their order, the home's decision
 - `sf`: single-level filtering (SF): each value goes to the item's whole segment
 - `mfd`: multi-level filter decomposition (MFD): a value climbs from level to level, as far as it passes
+- `sub_filters`: the sub-filters of MFD at the node that keeps them
 - `directory`: the subscriptions of an item, ordered by the values at which they fire
 - `thresholds`: ours: a value goes only where somebody takes it, and publishers hold leases on quiet ranges
 - `lengths`: `thresholds` with segments whose length follows their work

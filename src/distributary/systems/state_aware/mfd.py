@@ -10,6 +10,8 @@ without output.
 
 Rules:
 
+- A tolerance is written with its leading digits in base 4, as many as the largest whole ones have: so any two
+  nodes split it alike, and small tolerances have as many levels as large ones.
 - A sub-filter exists once for an item, attribute, set of other filters and consistency value: as a *proxy*
   while only sub-filters above need it, as a real one while there are subscriptions; it is removed when
   neither holds. Other filters are evaluated at the lowest level, once for all that have equal ones.
@@ -19,8 +21,8 @@ Rules:
   level itself.) A value that another node ordered, which was the sequencer before, counts as newer.
 - A registration goes to the highest sub-filter first and then down, so that whatever passes the lowest level
   finds the rest in place. A new sub-filter takes the latest value as its first, whatever the levels below
-  decide: the lowest level, which keeps it, *begins* the sub-filter with it, and that too is output. If no
-  value is known yet, it is the next one. A sub-filter that begins counts as passed.
+  decide: the lowest level, which keeps it, sends it there. If there is none yet, the lowest level remembers
+  to *begin* it with the next one, and that too is output. A sub-filter that begins counts as passed.
 - The leader waits `window` seconds after it received the value itself. Later reports go up by a multicast of
   their own, so nothing is lost.
 - A sub-filter takes each value once, and none that is older than the one it took last.
@@ -37,56 +39,26 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from distributary.filters.change import number_of
-from distributary.filters.filter import Filter
-from distributary.filters.kinds import parse_filter
-from distributary.matching.change.decomposition import Key, LogicalNode, SubFilter, chain_of, logical_node
+from distributary.matching.change.decomposition import Key, chain_of, leading_unit
 from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     Held,
     LastDelivered,
-    Rule,
     StateAwareBroker,
     TrackedSubscription,
 )
-from distributary.systems.state_aware.order import ValueStamp
+from distributary.systems.state_aware.order import LatestValue, ValueStamp
 from distributary.systems.state_aware.segments import Segments
+from distributary.systems.state_aware.sub_filters import HostedSubFilter, SubFilterName, SubFilterStart
 
 WINDOW = 0.25
 """Seconds that a leader waits for reports: a few hops within a level."""
 
 REMEMBERED = 1000
 """How many forwarded values a leader remembers."""
-
-
-class SubFilterName(NamedTuple):
-    """Identifies a sub-filter of an item."""
-
-    rule: Rule
-    attribute: str
-    key: Key
-
-    @property
-    def logical(self) -> LogicalNode:
-        """The logical node of 002's Figure 5 that keeps this sub-filter."""
-        units = self.key[0]
-        return logical_node(units) if units else LogicalNode(1, 1)
-
-    @property
-    def level(self) -> int:
-        """Its level, counted from 1."""
-        return self.logical.level
-
-
-class SubFilterStart(NamedTuple):
-    """A sub-filter that takes the next value as its first; if `anew`, it forgets its earlier state."""
-
-    name: SubFilterName
-    anew: bool = False
 
 
 class PublishedValue(NamedTuple):
@@ -115,6 +87,16 @@ class LevelReport(NamedTuple):
     """The message for the next level."""
 
 
+class SubFilterValues(NamedTuple):
+    """From the lowest level to a sub-filter that begins: the latest values of its item."""
+
+    item: str
+    start: SubFilterStart
+    others: frozenset[SubFilterName]
+    """The sub-filters that begin with these values too, and need not be fed."""
+    values: tuple[LatestValue, ...]
+
+
 class ProxyRequest(NamedTuple):
     """Create or refresh a proxy for a sub-filter above, and begin some with the next value."""
 
@@ -138,45 +120,6 @@ class ProxyRelease(NamedTuple):
     child: SubFilterName
 
 
-class _HostedSubFilter(SubFilter[SubscriptionKey, str]):
-    """A sub-filter that is kept here."""
-
-    __slots__ = ("begins", "below", "children", "fed", "level", "name", "passed", "shown", "subscriptions")
-
-    def __init__(self, name: SubFilterName, below: tuple[Key, ...]) -> None:
-        super().__init__(name.key)
-        self.name = name
-        self.level = name.level
-        self.below = below
-        self.children: dict[SubFilterName, float] = {}
-        """The sub-filters that it feeds, and when they last asked for it."""
-        self.subscriptions: dict[SubscriptionKey, TrackedSubscription] = {}
-        self.shown: dict[str, ValueStamp] = {}
-        self.fed: dict[str, ValueStamp] = {}
-        self.passed: dict[str, tuple[ValueStamp, float]] = {}
-        """By topic, the latest values: that it was shown, that passed the one below, and that passed here and
-        when, by the clock here."""
-        self.begins: dict[str, set[SubFilterStart]] = {}
-        """On the lowest level, by topic: the sub-filters above that the next value begins."""
-
-    @property
-    def parent(self) -> SubFilterName | None:
-        return self.name._replace(key=self.below[0]) if self.below else None
-
-    def number(self, event: Event) -> float | None:
-        """The value of its attribute in an event; None if that is no number."""
-        return number_of(event.attributes.get(self.name.attribute))
-
-    def has_passed(self, topic: str, fed: ValueStamp) -> bool:
-        """Whether a value that the sub-filter above was fed, or a later one, has passed here."""
-        passed, _ = self.passed.get(topic, (None, 0.0))
-        return passed is not None and not fed.is_newer(passed)
-
-    def seen(self) -> tuple[tuple[str, ValueStamp, ValueStamp | None], ...]:
-        """By topic, the stamps of the last value shown and fed, for the sub-filter below."""
-        return tuple((topic, stamp, self.fed.get(topic)) for topic, stamp in self.shown.items())
-
-
 @dataclass(slots=True)
 class _LevelOutput:
     """The output of a level for one value, as collected by its leader."""
@@ -195,12 +138,13 @@ class MFDBroker(StateAwareBroker):
 
     def __init__(self, ring: Ring, segments: Segments, *, window: float = WINDOW, **options: Any) -> None:
         self.window = window
-        self._filters: dict[str, dict[SubFilterName, _HostedSubFilter]] = {}
+        self._filters: dict[str, dict[SubFilterName, HostedSubFilter]] = {}
         self._gathered: OrderedDict[tuple[str, int, ValueStamp], _LevelOutput] = OrderedDict()
         super().__init__(ring, segments, **options)
         ring.listen(PublishedValue, self._order)
         ring.listen(LevelValue, self._receive_value)
         ring.listen(LevelReport, lambda message, arrival: self._gather(message.output))
+        ring.listen(SubFilterValues, self._begin_higher)
         ring.listen(ProxyRequest, self._support_child)
         ring.listen(ProxyRelease, self._withdraw)
         self.node.at_alarm("mfd window", self._window_closed)
@@ -234,7 +178,7 @@ class MFDBroker(StateAwareBroker):
         for hosted in list(self._filters.get(item, {}).values()):
             if hosted.level != level:
                 continue
-            fed = _matches(hosted, event) if level == 1 else hosted.parent in passed
+            fed = hosted.matches(event) if level == 1 else hosted.parent in passed
             if (not fed and hosted.name not in asked) or hosted.number(event) is None:
                 continue
             if asked.get(hosted.name):
@@ -247,24 +191,48 @@ class MFDBroker(StateAwareBroker):
         self.notify(item, event, stamp, fired)
         self._output(LevelValue(item, event, stamp, level + 1, frozenset(outputs), frozenset(upwards)))
 
-    def _begin_with_latest(self, item: str, hosted: _HostedSubFilter, above: set[SubFilterStart]) -> None:
+    def _begin_with_latest(self, item: str, hosted: HostedSubFilter, above: set[SubFilterStart]) -> None:
         """On the lowest level: begin a sub-filter, and others above, with the latest values there are."""
-        for event, stamp in self.latest.of(item):
-            assert event.topic is not None
-            if hosted.number(event) is None or not _matches(hosted, event):
+        values: dict[SubFilterStart, list[LatestValue]] = {}
+        for each in self.latest.of(item):
+            topic = each.event.topic or ""
+            if hosted.number(each.event) is None or not hosted.matches(each.event):
                 continue
-            upwards = above | hosted.begins.pop(event.topic, set())
-            outputs: set[SubFilterName] = set()
-            state = hosted.states.get(event.topic)
-            if state is None or None in state.apart.values():
-                lets_pass, fired = self._take(hosted, event, stamp, fed=True)
-                self.notify(item, event, stamp, fired)
-                outputs = {hosted.name} if lets_pass and hosted.children else outputs
-            if outputs or upwards:
-                self._output(LevelValue(item, event, stamp, 2, frozenset(outputs), frozenset(upwards)))
+            starts = above | hosted.begins.pop(topic, set())
+            self._begin(item, SubFilterStart(hosted.name), each, frozenset(start.name for start in starts))
+            for start in starts:
+                values.setdefault(start, []).append(each)
+        begun = frozenset(start.name for start in values)
+        for start in sorted(values):
+            told = SubFilterValues(item, start, begun, tuple(values[start]))
+            self.ring.route(self._place(item, start.name), told)
+
+    def _begin_higher(self, message: SubFilterValues, arrival: Arrival) -> None:
+        item, start, others, values = message
+        for each in values:
+            self._begin(item, start, each, others)
+
+    def _begin(
+        self, item: str, start: SubFilterStart, latest: LatestValue, others: frozenset[SubFilterName]
+    ) -> None:
+        """Begin a sub-filter here with a value; it counts as passed for those above that do not begin too."""
+        event, stamp = latest
+        topic = event.topic or ""
+        hosted = self._filters.get(item, {}).get(start.name)
+        if hosted is None:
+            return
+        if start.anew:
+            hosted.states.pop(topic, None)
+        state = hosted.states.get(topic)
+        if state is not None and None not in state.apart.values():
+            return
+        lets_pass, fired = self._take(hosted, event, stamp, fed=not hosted.below)
+        self.notify(item, event, stamp, fired)
+        if lets_pass and hosted.children.keys() - others:
+            self._output(LevelValue(item, event, stamp, hosted.level + 1, frozenset({hosted.name})))
 
     def _take(
-        self, hosted: _HostedSubFilter, event: Event, stamp: ValueStamp, *, fed: bool
+        self, hosted: HostedSubFilter, event: Event, stamp: ValueStamp, *, fed: bool
     ) -> tuple[bool, list[TrackedSubscription]]:
         """Apply a value to a sub-filter: whether it passes, and the subscriptions that fire."""
         value, topic = hosted.number(event), event.topic or ""
@@ -353,7 +321,7 @@ class MFDBroker(StateAwareBroker):
         return [*elsewhere, *tracked.learn(held, self.settled)]
 
     def _ask_below(
-        self, item: str, hosted: _HostedSubFilter, begins: frozenset[SubFilterStart], *, everywhere: bool
+        self, item: str, hosted: HostedSubFilter, begins: frozenset[SubFilterStart], *, everywhere: bool
     ) -> None:
         """Create or refresh the sub-filters below one; if they exist, only tell the lowest what to begin."""
         if not hosted.below:
@@ -387,7 +355,7 @@ class MFDBroker(StateAwareBroker):
         refreshing = everywhere and self.refresh is not None
         self._ask_below(item, hosted, begins, everywhere=is_new or refreshing)
 
-    def _has_missed(self, hosted: _HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
+    def _has_missed(self, hosted: HostedSubFilter, shown: dict[str, ValueStamp]) -> bool:
         """Whether a value that passed here long enough ago never reached the sub-filter above."""
         return any(
             when <= self.settled and stamp.is_newer(shown.get(topic))
@@ -409,7 +377,7 @@ class MFDBroker(StateAwareBroker):
             hosted.children.pop(message.child, None)
             self._prune(message.item, hosted)
 
-    def _prune(self, item: str, hosted: _HostedSubFilter, *, moved: bool = False) -> None:
+    def _prune(self, item: str, hosted: HostedSubFilter, *, moved: bool = False) -> None:
         """Remove a sub-filter that is no longer needed, and tell the one below unless it has `moved`."""
         if hosted.slots or hosted.children or self._filters.get(item, {}).get(hosted.name) is not hosted:
             return
@@ -422,18 +390,18 @@ class MFDBroker(StateAwareBroker):
 
     # Sub-filters.
 
-    def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[_HostedSubFilter, bool]:
+    def _host(self, item: str, name: SubFilterName, below: tuple[Key, ...]) -> tuple[HostedSubFilter, bool]:
         """The sub-filter of this name, created as a proxy if needed; and whether it was created."""
         filters = self._filters.setdefault(item, {})
         is_new = name not in filters
         if is_new:
-            filters[name] = _HostedSubFilter(name, below)
+            filters[name] = HostedSubFilter(name, below)
         return filters[name], is_new
 
     def _sub_filter(self, tracked: TrackedSubscription) -> tuple[SubFilterName, tuple[Key, ...]]:
         """The name of a subscription's sub-filter, and the keys of those below it, the lowest last."""
         ((attribute, tolerance),) = tracked.change.tolerances
-        *below, key = chain_of(1.0, tolerance)
+        *below, key = chain_of(leading_unit(tolerance, self.segments.digits), tolerance)
         return SubFilterName(tracked.rule, attribute, key), tuple(reversed(below))
 
     def _place(self, item: str, name: SubFilterName) -> int:
@@ -456,13 +424,3 @@ class MFDBroker(StateAwareBroker):
                 for child in [child for child, since in hosted.children.items() if since < oldest]:
                     del hosted.children[child]
                 self._prune(item, hosted)
-
-
-def _matches(hosted: _HostedSubFilter, event: Event) -> bool:
-    """Whether an event matches the filters other than the tolerance."""
-    return all(each.matches(event) for each in _filters(hosted.name.rule))
-
-
-@lru_cache(maxsize=4096)
-def _filters(rule: Rule) -> tuple[Filter, ...]:
-    return tuple(parse_filter(kind, text) for kind, text in rule)

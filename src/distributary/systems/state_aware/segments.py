@@ -17,13 +17,16 @@ What the paper leaves open, and how it is decided here:
   MFD then saves as much over SF as the paper says (the lab shows other lengths).
 - With a = L / max(x) the largest x falls just behind the segment [k, k + L) that a value is sent to. Places
   are scaled to stay inside: tolerances by (L - 1) / maximum, logical nodes by L / (their number).
-- A tolerance above the maximum is kept where the maximum is.
+- Tolerances from 1 to the maximum have the places of the paper, whose tolerances are whole numbers. Others
+  have the place of their product with a power of the maximum that lies in that range: so tolerances of any
+  size are spread, and everybody finds their places without asking which are in use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
@@ -45,15 +48,15 @@ class Segments:
     >>> segments.item_of(Event("e1", topic="quotes/NYSE/OTE/close"))
     'quotes/NYSE/OTE'
     >>> start = segments.start("quotes/NYSE/OTE")
-    >>> [segments.place("quotes/NYSE/OTE", c) - start for c in (0, 32, 64, 1000)]
-    [0, 42949672, 85899344, 85899344]
+    >>> [segments.place("quotes/NYSE/OTE", c) - start for c in (0, 32, 64, 0.5, 2048)]
+    [0, 42949672, 85899344, 42949672, 42949672]
     """
 
     circle: Circle
     length: int
     """L: how many identifiers a segment holds."""
     maximum: float = 64.0
-    """The largest tolerance that has a place of its own."""
+    """The largest of the tolerances that are placed by themselves; larger ones are scaled down to it."""
     depth: int = 3
     """How many levels of a topic name an item."""
 
@@ -62,6 +65,8 @@ class Segments:
             raise DistributaryError(f"a segment holds 1 to {self.circle.size} identifiers, not {self.length}")
         if self.depth < 1:
             raise DistributaryError(f"an item is named by at least 1 level of a topic, not {self.depth}")
+        if not 1 < self.maximum < inf:
+            raise DistributaryError(f"the largest tolerance is a number above 1, not {self.maximum:g}")
 
     @classmethod
     def spanning(cls, circle: Circle, *, nodes: float = NODES, of: int, **settings: Any) -> Segments:
@@ -109,8 +114,16 @@ class Segments:
 
     def place(self, item: str, tolerance: float, length: int | None = None) -> int:
         """h: where a tolerance on an item is kept, in a segment of the common length or of one of its own."""
-        share = min(1.0, tolerance / self.maximum)
+        share = self._scaled(tolerance) / self.maximum
         return self.circle.add(self.start(item), int(share * ((length or self.length) - 1)))
+
+    def _scaled(self, tolerance: float) -> float:
+        """A tolerance times the power of the maximum that brings it between 1 and the maximum."""
+        while 0 < tolerance < 1:
+            tolerance *= self.maximum
+        while tolerance > self.maximum:
+            tolerance /= self.maximum
+        return tolerance
 
     # Logical nodes (section 4.3.3).
 
@@ -125,6 +138,18 @@ class Segments:
         while (ones := ones * BASE + 1) <= self.maximum:
             levels += 1
         return levels
+
+    @property
+    def digits(self) -> int:
+        """How many digits in base 4 whole tolerances below the maximum have.
+
+        >>> [Segments(Circle(8), 16, maximum=c).digits for c in (3, 16, 17, 64)]
+        [1, 2, 3, 3]
+        """
+        digits = 1
+        while BASE**digits < self.maximum:
+            digits += 1
+        return digits
 
     def logical_place(self, item: str, logical: LogicalNode) -> int:
         """Where a logical node of an item is kept. Levels beyond the last share its places."""
