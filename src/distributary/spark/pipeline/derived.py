@@ -181,7 +181,7 @@ def attribute_columns(catalogue: Catalogue, published: Sequence[str]) -> Places:
         schema = catalogue.streams[stream].schema
         for name, (text, _) in item_values(schema).items():
             type = schema.attributes[name]
-            if name == TOPIC:
+            if name == TOPIC and type is Type.TEXT:
                 continue  # the event has a topic of its own
             if name in OWN or name.startswith(RESERVED):
                 raise DistributaryError(
@@ -203,7 +203,9 @@ def require_columns_to_keep(catalogue: Catalogue) -> None:
     """Refuse attributes that cannot be columns of one table of files, where case makes no difference."""
     taken = {name: f"its own {name}" for name in (*OWN, "batch")}
     for stream in published_topics(catalogue):
-        for name in catalogue.streams[stream].schema.attributes.keys() - {TOPIC}:
+        for name in catalogue.streams[stream].schema.attributes:
+            if name == TOPIC:
+                continue  # see `attribute_columns`
             other = taken.setdefault(name.lower(), repr(name))
             if other != repr(name):
                 raise DistributaryError(
