@@ -191,7 +191,10 @@ def test_bytes_of_a_table_that_are_not_utf8_are_set_aside_by_themselves(place: P
 MATCH = "match --subscriptions s --events e"
 NONSENSE = [
     *(f"{MATCH} --chunk {number}" for number in ("-5", "0", "many", "1.5", "9" * 30)),
-    *(f"{MATCH} --engine {engine}" for engine in ("nope=x", "topic=fastest", "topic", "change=x", "=tree")),
+    *(
+        f"{MATCH} --engine {engine}"
+        for engine in ("nope=x", "topic=fastest", "topic", "change=x", "=tree", "path=bloom:x")
+    ),
     *(f"generate topics --{what} {number}" for what in ("events", "subscriptions") for number in ("0", "-1")),
     "generate topics --seed -1",
     *(f"demo --{what} 0" for what in ("events", "subscriptions")),

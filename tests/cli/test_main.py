@@ -220,6 +220,16 @@ def test_an_engine_can_be_chosen_and_gives_the_same_matches(tmp_path: Path) -> N
     assert pairs(tmp_path / "matches.jsonl") == MATCHES
 
 
+@pytest.mark.parametrize(("options", "found"), [("", [("e", "s")]), (",signatures=trusted", [])])
+def test_a_signature_that_denies_its_document_counts_only_where_it_is_trusted(
+    tmp_path: Path, options: str, found: list[tuple[str, str]]
+) -> None:
+    wish = {"id": "s", "subscriber": "ann", "path": "/a"}
+    event = {"id": "e", "document": "<a/>", "signature": "64/1:0"}
+    assert match(tmp_path, [wish], [event], "--engine", f"path=bloom:length=64{options}") == 0
+    assert pairs(tmp_path / "matches.jsonl") == found
+
+
 def test_a_missing_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["match", "--subscriptions", str(tmp_path / "no.jsonl"), "--events", "-"]) == 1
     assert "no.jsonl" in capsys.readouterr().err

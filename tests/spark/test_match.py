@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary import Subscription
+from distributary import Event, Subscription
 from distributary.errors import DistributaryError
+from distributary.matching.path.signature import signed
 from distributary.quarantine import Rejection, StrictError
 from distributary.spark import deliver, match, rejected
 from distributary.spark.index import build
@@ -71,6 +72,27 @@ def test_other_column_names_and_whole_numbers_as_ids(spark: SparkSession) -> Non
     wish = subscription_frame(spark, [Subscription("s1", "ann", topic="A", where="a > 1")])
     found = match(events, wish, id="number", topic="subject", carry=["a"]).collect()
     assert [tuple(row) for row in found] == [("1", "s1", "ann", 2.0)]
+
+
+@pytest.mark.parametrize("strategy", ["index", "rendezvous"])
+def test_signatures_that_events_carry_pre_select_where_they_are_trusted(
+    spark: SparkSession, strategy: str
+) -> None:
+    events = [signed(Event(f"e{n}", document=f"<r><a{n % 3}/></r>"), 64) for n in range(6)]
+    rows = [(event.id, event.document, event.attributes["signature"]) for event in events]
+    rows[0] = ("e0", events[0].document, "64/1:0")  # false: it denies what the document has
+    frame = spark.createDataFrame(rows, "id string, document string, signature string")
+    wishes = subscription_frame(spark, [Subscription(f"s{n}", "ann", path=f"/r/a{n}") for n in range(3)])
+    true = [(f"e{n}", f"s{n % 3}") for n in range(6)]
+    for engine, expected in (("bloom:length=64", true), ("bloom:length=64,signatures=trusted", true[1:])):
+        how = {"engines": {"path": engine}, "strategy": strategy, "capacity": 2}
+        assert pairs(match(frame, wishes, **how)) == expected
+
+
+def test_engines_are_not_chosen_for_the_shared_index_of_a_store(spark: SparkSession, tmp_path: Path) -> None:
+    store = open_store(tmp_path / "store", create=True)
+    with pytest.raises(DistributaryError, match="shared"):
+        match(make_world(4).frame(spark), store, order="at", engines={"path": "bloom"})
 
 
 def test_malformed_events_are_shown_with_the_reason(spark: SparkSession) -> None:

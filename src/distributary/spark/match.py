@@ -10,7 +10,7 @@ tolerances (see `tolerances`). With an index of one part there is nothing to rou
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -45,6 +45,7 @@ def match(
     rejected: list[Rejection] | None = None,
     strict: bool = False,
     lint: bool = True,
+    engines: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Every match of events and subscriptions: event_id, subscription_id, subscriber, and `carry`.
 
@@ -69,19 +70,18 @@ def match(
     which must be named if there are any; `tolerances=False` leaves these subscriptions out.
 
     `strategy` "index" has every worker open all subscriptions, "rendezvous" brings each event to the parts
-    that hold about `capacity` of them, "auto" chooses by their number. `workspace` is a directory that all
-    machines see, for what is built from the subscriptions; without one Spark ships it to the executors.
+    that hold about `capacity` of them, "auto" chooses by their number. `engines` are those of `Matcher`, not
+    for stores. `workspace`, a directory that all machines see, is for what is built; else Spark ships it.
 
-    With `lint` a `SubscriptionWarning` tells of subscriptions that cannot match such events: they name an
-    attribute which these have not, or compare what does not compare. Of very many subscriptions some are
-    looked at (see `lint`), and nothing that is found stops the match.
+    With `lint` a `SubscriptionWarning` tells of subscriptions, or of some if they are very many, that cannot
+    match such events: they name an attribute which these have not, or compare what does not compare.
 
     The index is built, or found, before this returns; the matching itself runs when the result is used.
     Columns that are missing or of a wrong type raise `DistributaryError` at once.
     """
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema, carry)
-    options = IndexOptions(tolerances, strategy, capacity, version, workspace, strict)
+    options = IndexOptions(tolerances, strategy, capacity, version, workspace, strict, engines)
     linted = lint_of(events.schema, columns) if lint else None
     look = None if linted is None else linted.look
     index = find_or_build(events, subscriptions, columns, options, [] if rejected is None else rejected, look)

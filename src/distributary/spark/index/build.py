@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -78,6 +78,7 @@ class IndexOptions:
     version: int | None = None
     workspace: str | None = None
     strict: bool = False
+    engines: Mapping[str, str] | None = None
 
 
 def find_or_build(
@@ -97,6 +98,11 @@ def find_or_build(
     if isinstance(subscriptions, str):
         subscriptions = open_store(subscriptions, workspace=options.workspace)
     if isinstance(subscriptions, SubscriptionStore):
+        if options.engines:
+            raise DistributaryError(
+                "the index of a store is shared by all who use it, with the default engines; give the "
+                "subscriptions as a DataFrame to choose engines"
+            )
         if options.tolerances and columns.order is None:
             raise DistributaryError(
                 "the subscriptions of a store may have tolerances, now or later: name the column that orders "
@@ -144,13 +150,22 @@ def fixed_index(
         unique = without_repeated(given, rejected)
         root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
         plan = _make_plan(unique, options.capacity)
-        tolerances, empty = _build_parts(unique, plan, root, root.name, options.tolerances, rejected)
+        tolerances, empty = _build_parts(
+            unique, plan, root, root.name, options.tolerances, rejected, options.engines
+        )
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
     table = table_in_order(given)
     if look is not None:
         look(lambda: table)
     entries = [(None, one) for one in accepted(table, rejected)]
-    return single_part(spark, entries, rejected, workspace=options.workspace, tolerances=options.tolerances)
+    return single_part(
+        spark,
+        entries,
+        rejected,
+        workspace=options.workspace,
+        tolerances=options.tolerances,
+        engines=options.engines,
+    )
 
 
 def single_part(
@@ -160,11 +175,12 @@ def single_part(
     *,
     workspace: str | None = None,
     tolerances: bool = True,
+    engines: Mapping[str, str] | None = None,
 ) -> find.FixedIndex:
     """Build an index of one part of these subscriptions, where every task will find it."""
     root = Path(workspace or temporary_directory()) / f"parts-{uuid.uuid4().hex}"
     label = find.part_label(root.name, 0)
-    found = _build_part(find.part_directory(root, 0), label, entries, tolerances, rejected)
+    found = _build_part(find.part_directory(root, 0), label, entries, tolerances, rejected, engines)
     if workspace is None and not _sees_driver_files(spark):
         return find.FixedIndex(None, found, _shipped(spark, root), shipped=True)
     return find.FixedIndex(None, found, str(root))
@@ -294,7 +310,12 @@ def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def _build_part(
-    directory: Path, label: str, entries: Iterable[Entry], tolerances: bool, rejected: list[Rejection]
+    directory: Path,
+    label: str,
+    entries: Iterable[Entry],
+    tolerances: bool,
+    rejected: list[Rejection],
+    engines: Mapping[str, str] | None = None,
 ) -> bool:
     """Freeze a matcher of these subscriptions; returns whether any of them has a tolerance.
 
@@ -306,6 +327,7 @@ def _build_part(
         (one for _, one in kept),
         serials=(_stable_serial(one) if serial is None else serial for serial, one in kept),
         rejected=refused,
+        engines=engines,
     )
     for found in refused:
         record = json.dumps(kept[found.position][1].to_record(), default=str)
@@ -348,6 +370,7 @@ def _build_parts(
     name: str,
     tolerances: bool,
     rejected: list[Rejection],
+    engines: Mapping[str, str] | None = None,
 ) -> tuple[bool, frozenset[int]]:
     """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts.
 
@@ -356,7 +379,7 @@ def _build_parts(
     placed = subscriptions.mapInArrow(
         _PlaceTask(plan.to_json()).run, StructType([*subscriptions.schema, StructField(PLACE, IntegerType())])
     )
-    builder = _BuildTask(str(root), name, tolerances)
+    builder = _BuildTask(str(root), name, tolerances, engines)
     built = (
         placed.repartitionById(plan.parts, F.col(PLACE))
         .mapInArrow(builder.run, "part int, tolerances boolean, rejected string")
@@ -364,7 +387,7 @@ def _build_parts(
     )
     empty = frozenset(range(plan.parts)) - {row.part for row in built}
     for part in empty:
-        _build_part(find.part_directory(root, part), find.part_label(name, part), [], tolerances, [])
+        _build_part(find.part_directory(root, part), find.part_label(name, part), [], tolerances, [], engines)
     rejected += [Rejection(**record) for row in built for record in json.loads(row.rejected)]
     return any(row.tolerances for row in built), empty
 
@@ -397,6 +420,7 @@ class _BuildTask:
     root: str
     name: str
     tolerances: bool
+    engines: Mapping[str, str] | None
 
     def run(self, batches: Batches) -> Batches:
         rejected: list[Rejection] = []
@@ -415,7 +439,7 @@ class _BuildTask:
             # Another attempt of this task may be building the same part.
             attempt = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}")
             label = find.part_label(self.name, part)
-            tolerances = _build_part(attempt, label, found, self.tolerances, rejected)
+            tolerances = _build_part(attempt, label, found, self.tolerances, rejected, self.engines)
             _publish(attempt, directory)
             yield self._built(part, tolerances, rejected)
             rejected = []
