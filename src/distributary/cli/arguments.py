@@ -51,6 +51,18 @@ def factor(text: str) -> float:
     return value
 
 
+def setting(text: str) -> tuple[str, str]:
+    """A setting: KEY=VALUE.
+
+    >>> setting("refresh=30")
+    ('refresh', '30')
+    """
+    name, equals, value = text.partition("=")
+    if not name or not equals or not value:
+        raise argparse.ArgumentTypeError(f"takes KEY=VALUE, such as refresh=30, not {text!r}")
+    return name, value
+
+
 def tolerance(text: str) -> tuple[str, float]:
     """A tolerance on an attribute: NAME=NUMBER.
 

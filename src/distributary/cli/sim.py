@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.arguments import factor, seconds, whole
+from distributary.cli.arguments import factor, seconds, setting, whole
 from distributary.cli.sim_queries import add_queries
 from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
 from distributary.cli.trials import SEEDS, fault_table, run_trials
@@ -38,7 +38,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     traces = add_action(parts, "compare", "find where two traces part", _compare)
     traces.add_argument("first", type=Path, metavar="FILE")
     traces.add_argument("second", type=Path, metavar="FILE")
-    add_action(parts, "list", "the systems and the scenarios", _list)
+    listing = add_action(parts, "list", "the systems and the scenarios", _list)
+    add_options(listing, ("--settings", False, "the settings of each system as well"))
 
 
 def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
@@ -53,8 +54,11 @@ def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
         command,
         ("--nodes N", (whole(1), 64), "(64)"),
         *SEEDS,
-        ("--subscriptions N", (whole(0), 200), "(200)"),
-        ("--events N", (whole(1), 100), "(100)"),
+        ("--subscriptions N", whole(0), "(200, or all of the file)"),
+        ("--events N", whole(1), "(100, or all of the file)"),
+        ("--subscriptions-file FILE", "", "your own: JSON lines, CSV or Parquet (made up)"),
+        ("--events-file FILE", "", "your own: JSON lines, CSV or Parquet (made up)"),
+        ("--schema FILE", "", "the attributes of your own, for the attribute systems"),
         ("--workload NAME", "", "(the system's own)"),
         ("--latency MODEL", "uniform", "one of those above (uniform)"),
         ("--gap SECONDS", (seconds, 5.0), "between events, in which each must have arrived (5)"),
@@ -63,7 +67,18 @@ def _add_run(parts: Commands[argparse.ArgumentParser]) -> None:
         ("--at-once N", (whole(1), 1), "nodes out of order at a time (1)"),
         ("--side N", (whole(1), 1), "nodes that a partition cuts off, at most (1)"),
         ("--strength X", (factor, 1.0), "times the usual chance of losing a message, and so on (1)"),
+        ("--sizes", False, "measure bytes under faults too"),
+        ("--settings FILE", "", "settings of the system, in TOML"),
         ("--least N", (whole(0), LEAST), f"deliveries that must be due to mean anything ({LEAST})"),
+    )
+    command.add_argument(
+        "--set",
+        dest="settings_given",
+        action="append",
+        default=[],
+        type=setting,
+        metavar="KEY=VALUE",
+        help="a setting of the system, such as refresh=30; `sim list --settings` has all; may be repeated",
     )
 
 
@@ -86,6 +101,12 @@ def _list(parsed: argparse.Namespace) -> int:
     out = console()
     out.print(systems)
     out.print(scenarios)
+    if parsed.settings:
+        chosen = Table("system", "setting", "default", "what it is")
+        for name, system in SYSTEMS.items():
+            for option in system.options:
+                chosen.add_row(name, option.name, str(option.default), option.about)
+        out.print(chosen)
     return WELL
 
 
@@ -119,7 +140,11 @@ def _run(parsed: argparse.Namespace) -> int:
       distributary sim run loss --system flooding --seeds 50
     """
     from distributary.sim.trials.trial import Trial, run_trial
+    from distributary.toml_files import read_toml
 
+    parsed_file = read_toml(parsed.settings) if parsed.settings else {}
+    schema = {"schema": parsed.schema} if parsed.schema else {}
+    parsed.settings = {**parsed_file, **schema, **dict(parsed.settings_given)}
     return run_trials(Trial, run_trial, _show, parsed)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from distributary.sim.simulator import Observer
 
+COUNTED = ("events", "checked", "due", "deliveries", "withdrawn", "refused", "results", "steps")
+"""The fields of outcomes that are added up over seeds."""
 SHOWN = 10
 """Problems that are told; the others are counted."""
 
@@ -31,6 +35,10 @@ class Tried(Protocol):
     @property
     def problems(self) -> Sequence[str]:
         """What is wrong; empty when the trial succeeded."""
+
+    @property
+    def fired(self) -> Mapping[str, int]:
+        """How often each kind of fault happened."""
 
 
 T = TypeVar("T", bound=Tried)
@@ -56,17 +64,54 @@ def run_trials(kind: type[M], run: Run[M, T], show: Show[T], parsed: argparse.Na
         read = {"the queries": given.get("file"), "--events": given.get("events_file")}
         require_distinct({what: name for what, name in read.items() if name}, {"--trace": str(parsed.trace)})
     trial = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
-    failed = 0
+    summary = SeedSummary()
+    brief = parsed.seeds > 1 or parsed.json
     for seed in range(parsed.seed, parsed.seed + parsed.seeds):
-        brief = parsed.seeds > 1
-        failed += not _run_one(run, show, replace(trial, seed=seed), parsed.trace, brief=brief)
-    if parsed.seeds > 1:
-        say(f"{parsed.seeds - failed:,} of {parsed.seeds:,} seeds went well")
-    return FAILED if failed else WELL
+        one = replace(trial, seed=seed)
+        summary.note(one, _run_one(run, show, one, parsed.trace, brief=brief))
+    if parsed.json:
+        print(json.dumps(summary.record(), indent=2))
+    elif parsed.seeds > 1:
+        if summary.fired:
+            console().print(fault_table(summary.fired))
+        told = ", ".join(f"{count:,} {what}" for what, count in summary.counts.items())
+        say(f"{summary.well:,} of {parsed.seeds:,} seeds went well" + (f": {told}" if told else ""))
+    return WELL if summary.well == parsed.seeds else FAILED
 
 
-def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None, *, brief: bool) -> bool:
-    """Run and tell; whether it went well."""
+class SeedSummary:
+    """What came of the trials of several seeds, added up."""
+
+    def __init__(self) -> None:
+        self.well = 0
+        self.counts: Counter[str] = Counter()
+        """Events, deliveries and whatever else the outcomes count, by the names of their fields."""
+        self.fired: Counter[str] = Counter()
+        self.failed: list[dict[str, Any]] = []
+
+    def note(self, trial: Any, outcome: Any) -> None:
+        """Add the outcome of one seed; None when it ended with an error, which was told."""
+        if outcome is None:
+            self.failed.append({"seed": trial.seed, "command": trial.command, "problems": None})
+            return
+        for name in COUNTED:
+            if isinstance(count := getattr(outcome, name, None), int):
+                self.counts[name] += count
+        self.fired.update(outcome.fired)
+        if outcome.problems:
+            problems = list(outcome.problems)
+            self.failed.append({"seed": trial.seed, "command": trial.command, "problems": problems})
+        else:
+            self.well += 1
+
+    def record(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        counts = {"seeds": self.well + len(self.failed), "well": self.well, **self.counts}
+        return {**counts, "faults": dict(sorted(self.fired.items())), "failed": self.failed}
+
+
+def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None, *, brief: bool) -> T | None:
+    """Run and tell; what came of it, or None after an error."""
     from distributary.sim.trace import Trace
 
     with progress_shown() as progress:
@@ -83,7 +128,7 @@ def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None,
                     outcome = run(trial, [trace], passed)
         except DistributaryError as error:
             say(f"{error}\nrun it again with: {trial.command}")
-            return False
+            return None
     if trace_path is not None:
         say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
     if not brief:
@@ -94,7 +139,7 @@ def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None,
         say(f"and {len(outcome.problems) - SHOWN:,} more")
     if outcome.problems:
         say(f"run it again with: {trial.command}")
-    return not outcome.problems
+    return outcome
 
 
 def fault_table(fired: Mapping[str, int]) -> Table:
@@ -109,5 +154,6 @@ SEEDS = (
     SEED,
     ("--seeds N", (whole(1), 1), "run so many, from that one on (1)"),
     ("--trace FILE", Path, "write all that happens (.gz: compressed)"),
+    ("--json", False, "faults, events and deliveries over all seeds, as one JSON object"),
 )
 """What every command with trials takes."""

@@ -10,6 +10,7 @@ What systems share, in reading order:
 - `home`: the subscriptions of a node's clients, and the decision what is delivered to them
 - `ring_broker`: the base classes of the brokers on a ring
 - `assembly`: the layers of a node together: ring, courier, upkeep, broker
+- `options`: the settings of each system that a user may choose by name
 - `table`: `SYSTEMS`, every system by name, with what it is and promises
 
 The systems:

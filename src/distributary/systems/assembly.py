@@ -11,8 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from distributary.overlay.broker import Broker
@@ -42,11 +42,26 @@ class Settings:
     upkeep: bool = False
     copies: int = 0
     refresh: float | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What a user set of the system's own (`systems.options`), by name."""
 
     @classmethod
-    def robust(cls, nodes: int, *, copies: int = 2, refresh: float = 10.0) -> Settings:
+    def robust(
+        cls,
+        nodes: int,
+        *,
+        copies: int = 2,
+        refresh: float = 10.0,
+        chosen: Mapping[str, Any] | None = None,
+    ) -> Settings:
         """Settings with everything that is needed to survive faults."""
-        return cls(nodes, courier=True, upkeep=True, copies=copies, refresh=refresh)
+        return cls(
+            nodes, courier=True, upkeep=True, copies=copies, refresh=refresh, chosen=dict(chosen or {})
+        )
+
+    def among(self, *names: str) -> dict[str, Any]:
+        """What a user set of these."""
+        return {name: self.chosen[name] for name in names if name in self.chosen}
 
 
 @dataclass

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,7 @@ from distributary.model import Event, Subscription
 from distributary.sim.faults import Injection
 from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import BrokenPromiseError
-from distributary.sim.trials.clients import made_up
+from distributary.sim.trials.clients import TrialData, made_up
 from distributary.sim.trials.run import LEAST
 from distributary.sim.trials.trial import Trial, TrialOutcome, run_trial
 from distributary.systems import flooding
@@ -226,3 +229,160 @@ def test_systems_bear_the_loss_of_nodes_for_good_and_faults_of_several_at_once(
         outcome = run_trial(trial)
         assert outcome.problems == ()
         assert outcome.fired["crash"] == 3
+
+
+def test_several_seeds_are_summed_up_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sim", "run", "loss", "--system", "ring", "--nodes", "8", "--events", "18", "--seeds", "2"]
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    each = [run_trial(Trial("ring", "loss", nodes=8, events=18, seed=seed)) for seed in (1, 2)]
+    assert told["seeds"] == told["well"] == 2
+    assert told["failed"] == []
+    assert told["events"] == 36
+    assert told["due"] == sum(outcome.due for outcome in each) == 24
+    assert told["deliveries"] == sum(outcome.deliveries for outcome in each)
+    assert told["faults"] == {"loss": sum(outcome.fired["loss"] for outcome in each)}
+
+
+def test_seeds_that_fail_are_in_the_json_with_their_problems_and_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(flooding.Home, "offer", lambda self, event: None)
+    assert main(["sim", "run", "calm", "--system", "flooding", "--nodes", "5", "--json"]) == 1
+    [failed] = json.loads(capsys.readouterr().out)["failed"]
+    assert failed["command"] == "distributary sim run calm --system flooding --seed 1 --nodes 5"
+    assert "did not reach" in failed["problems"][0]
+
+
+# The user's own data and settings.
+
+SCHEMA_FILE = """
+[attributes.price]
+type = "float"
+minimum = 0
+maximum = 100
+precision = 1
+"""
+
+
+def own_files(folder: Path) -> dict[str, str]:
+    """Files with a user's subscriptions, as JSON lines, events, as CSV, and a schema."""
+    document = "<a><b>{}</b></a>"
+    wishes = [
+        {"id": "s", "subscriber": f"u{n}", "topic": "shop/x/y", "where": f"price > {4 * n}", "path": "/a/b"}
+        for n in range(20)
+    ]
+    for wish in wishes:
+        wish["change"] = {"price": 0.5}
+    rows = [f"e{n},shop/x/y,{(n * 37) % 100},{document.format(n)}" for n in range(20)]
+    texts = {
+        "subscriptions.jsonl": "".join(json.dumps(wish) + "\n" for wish in wishes),
+        "events.csv": "\n".join(["id,topic,price,document", *rows]) + "\n",
+        "schema.toml": SCHEMA_FILE,
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return {name.partition(".")[0]: str(folder / name) for name in texts}
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_runs_with_the_users_own_records(name: str, tmp_path: Path) -> None:
+    files = own_files(tmp_path)
+    settings = {"schema": files["schema"]} if name.startswith("attributes") else {}
+    trial = Trial(
+        name,
+        nodes=8,
+        subscriptions_file=files["subscriptions"],
+        events_file=files["events"],
+        settings=settings,
+    )
+    if name == "ring":
+        trial = replace(trial, subscriptions_file="")
+    outcome = run_trial(trial)
+    assert outcome.problems == ()
+    assert (outcome.refused, outcome.events, outcome.checked) == (0, 20, 20)
+    assert outcome.due >= 20
+    assert main(shlex.split(trial.command)[1:]) == 0
+
+
+def test_records_of_the_users_own_can_be_given_from_python() -> None:
+    data = TrialData(
+        [Subscription("s", f"u{n}", topic="A") for n in range(3)], [Event(f"e{n}", "A/B") for n in range(5)]
+    )
+    outcome = run_trial(Trial("tree", nodes=4), data=data)
+    assert (outcome.problems, outcome.due, outcome.events) == ((), 15, 5)
+
+
+def test_malformed_records_stop_the_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "subscriptions.jsonl"
+    good = '{"id": "s", "subscriber": "ann", "topic": "A"}\n'
+    for text, complaint in ((good + good, ":2: there is a second s of ann"), (good + "{}\n", ":2: id:")):
+        file.write_text(text)
+        assert main(["sim", "run", "calm", "--system", "tree", "--subscriptions-file", str(file)]) == 1
+        assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_setting_of_a_system_can_be_given_as_its_default(name: str) -> None:
+    options = SYSTEMS[name].options
+    settings = {option.name: option.default for option in options if option.default is not None}
+    default = run_trial(small(name, robust=True))
+    assert replace(
+        run_trial(small(name, robust=True, settings=settings)), seconds=0, trial=default.trial
+    ) == (replace(default, seconds=0)), "the defaults that are told are those that hold"
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("hope-kbsp", {"length": "512", "hashes": 3, "budget": 4, "facets": 2, "history": 8, "copies": 1}),
+        ("hope-kbpp", {"dimension": 4, "dimensions": "4,5"}),
+        ("state-aware-mfd", {"span": 4, "maximum": 20, "window": 0.5}),
+        ("attributes", {"rebalance": 60, "overlap": 10, "refresh": 20}),
+        (
+            "tree",
+            {
+                "fanout": 3,
+                "goal": "minimise aggregate(AVERAGE, aggregate(SUM, link latency, PATH), BROKERS)",
+                "unit": 4,
+                "period": 20,
+            },
+        ),
+    ],
+)
+def test_settings_change_the_run_and_nothing_of_its_answers(name: str, settings: dict[str, Any]) -> None:
+    outcome = run_trial(small(name, robust=True, settings=settings))
+    assert outcome.problems == ()
+    assert outcome.kinds != run_trial(small(name, robust=True)).kinds
+
+
+def test_unknown_settings_are_refused_with_the_known_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["sim", "run", "calm", "--system", "central", "--nodes", "8"]
+    assert main([*command, "--set", "copys=3"]) == 1
+    assert "no setting 'copys'; its settings are copies, refresh" in capsys.readouterr().err
+    file = tmp_path / "settings.toml"
+    file.write_text("copies = 3\nrefresh = -1\n")
+    assert main([*command, "--settings", str(file)]) == 1
+    assert "setting refresh of system 'central' takes a number above 0, not -1" in capsys.readouterr().err
+    assert main([*command, "--settings", str(file), "--set", "refresh=20", "--robust"]) == 0
+    assert main(["sim", "list", "--settings"]) == 0
+    assert "budget" in capsys.readouterr().out
+
+
+def test_options_of_workloads_are_checked() -> None:
+    with pytest.raises(DistributaryError, match="'ranges' has no option 'color'; its options are attributes"):
+        Trial("attributes", workload="ranges:color=3")
+    with pytest.raises(DistributaryError, match="constrained of workload 'ranges' is a number, not 'two'"):
+        Trial("attributes", workload="ranges:constrained=two")
+
+
+def test_the_page_tells_every_setting_with_its_default() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text()
+    for name, system in SYSTEMS.items():
+        for option in system.options:
+            rows = [line for line in page.splitlines() if line.startswith(f"| `{option.name}` |")]
+            assert any(f"| {option.default} | {option.about} |" in row and name in row for row in rows), (
+                option
+            )

@@ -4,7 +4,8 @@ Rules:
 
 - What a workload makes up gets ids that collide: publishers number their events, and subscribers their
   subscriptions, from 1. So a system that knows an event or a subscription by its id alone is found out.
-- Records of the user's own are taken as they are.
+- Records of the user's own are taken as they are: JSON lines, CSV, or a table (Parquet, Arrow), as for
+  `distributary match`. One that is malformed stops the trial, which is to be about all of them.
 - A workload may be given with options of its generator, such as `ranges:constrained=2,width=0.3`; they apply
   to whichever of its two generators has them.
 """
@@ -18,14 +19,20 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from zlib import crc32
 
+import pyarrow as pa
+from pyarrow import csv
+
 from distributary.errors import DistributaryError
+from distributary.files import events_from_table, read_events, read_subscriptions, subscriptions_from_table
 from distributary.model import Event, Subscription
+from distributary.quarantine import Rejection
 from distributary.workloads import WORKLOADS, workload
 
 PUBLISHERS = 3
 """How many publishers the events of a workload come from."""
 
 T = TypeVar("T")
+K = TypeVar("K", Subscription, Event)
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,42 @@ class TrialData:
 
     subscriptions: Sequence[Subscription]
     events: Sequence[Event]
+
+
+def subscriptions_of(name: str) -> list[Subscription]:
+    """The subscriptions of a file; DistributaryError for a malformed one, or two that are known alike."""
+    read = subscriptions_from_table(_csv(name), name=name) if _is_csv(name) else read_subscriptions(name)
+    return _all_of(name, read)
+
+
+def events_of(name: str) -> list[Event]:
+    """The events of a file; DistributaryError for a malformed one, or two that are known alike."""
+    return _all_of(name, events_from_table(_csv(name), name=name) if _is_csv(name) else read_events(name))
+
+
+def _is_csv(name: str) -> bool:
+    return name.lower().endswith(".csv")
+
+
+def _csv(name: str) -> pa.Table:
+    try:
+        return csv.read_csv(name, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    except (OSError, pa.ArrowInvalid) as error:
+        raise DistributaryError(f"cannot read {name}: {error}") from error
+
+
+def _all_of(name: str, read: Iterable[tuple[str, K] | Rejection]) -> list[K]:
+    found: dict[Any, K] = {}
+    for one in read:
+        if isinstance(one, Rejection):
+            raise DistributaryError(str(one))
+        place, record = one
+        if record.key in found:
+            raise DistributaryError(f"{place}: there is a second {record.key}")
+        found[record.key] = record
+    if not found:
+        raise DistributaryError(f"{name} holds nothing")
+    return list(found.values())
 
 
 def made_up(name: str, subscriptions: int, events: int, seed: int) -> TrialData:
@@ -91,10 +134,10 @@ def _numbered(subscriptions: Iterable[Subscription]) -> Iterator[Subscription]:
 
 
 def _published(events: Iterable[Event]) -> Iterator[Event]:
-    """The same, each of a topic from one of some publishers, who number theirs."""
+    """The same from some publishers, who number theirs; most topics have several."""
     numbers: Counter[str] = Counter()
-    for event in events:
-        publisher = f"publisher{crc32((event.topic or event.id).encode()) % PUBLISHERS}"
+    for number, event in enumerate(events):
+        publisher = f"publisher{crc32(str(number).encode()) % PUBLISHERS}"
         numbers[publisher] += 1
         attributes = {**event.attributes, "source": publisher}
         yield replace(event, id=str(numbers[publisher]), attributes=attributes)

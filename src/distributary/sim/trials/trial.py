@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.model import Event, EventKey, Subscription, SubscriptionKey
@@ -30,14 +31,17 @@ from distributary.sim.metrics import Traffic
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
 from distributary.sim.trials.audit import Audit
-from distributary.sim.trials.clients import made_up, read_workload
+from distributary.sim.trials.clients import TrialData, events_of, made_up, read_workload, subscriptions_of
 from distributary.sim.trials.run import LEAST, Progress, TrialRun, repeat_command
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
 from distributary.systems.assembly import Settings
+from distributary.systems.options import read_options
 from distributary.systems.table import System, system
 
 SUBSCRIBING = 10.0
 """Seconds within which all clients subscribe; faults begin after twice as many."""
+SUBSCRIPTIONS, EVENTS = 200, 100
+"""How many are made up, unless a trial says otherwise."""
 REST = 60.0
 """Seconds after the last fault that a system has for repairs."""
 TAIL = 15.0
@@ -60,10 +64,15 @@ class Trial:
     scenario: str = "calm"
     nodes: int = 64
     seed: int = 1
-    subscriptions: int = 200
-    events: int = 100
+    subscriptions: int | None = None
+    """How many; None for `SUBSCRIPTIONS` that are made up, or all of a file."""
+    events: int | None = None
+    """How many; None for `EVENTS` that are made up, or all of a file."""
     workload: str = ""
-    """The name of a workload; empty for the system's own."""
+    """The name of a workload, perhaps with options of its generators; empty for the system's own."""
+    subscriptions_file: str = ""
+    events_file: str = ""
+    """Files of the user's own, in the place of the workload's (see `clients`)."""
     latency: str = "uniform"
     """A latency model as named in `sim.networks`."""
     robust: bool = False
@@ -78,11 +87,15 @@ class Trial:
     """Multiplies how likely messages are lost, repeated and held back, and the length of delays."""
     gone: int = 0
     """How many nodes crash for good, `at_once` of them together."""
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Settings of the system, by name (`systems.options`)."""
+    sizes: bool = False
+    """Whether bytes are measured under faults too, which takes a quarter of the time; without, they are."""
     least: int = LEAST
     """The least number of deliveries that must be due; with fewer the trial has shown nothing and fails."""
 
     def __post_init__(self) -> None:
-        system(self.system)
+        read_options(self.system, system(self.system).options, self.settings)
         if self.scenario not in (*SCENARIOS, "random"):
             raise DistributaryError(
                 f"no scenario {self.scenario!r}; there are {', '.join(SCENARIOS)}, random"
@@ -91,7 +104,7 @@ class Trial:
             read_workload(self.workload)
         if self.nodes < 1 or (self.faulty and self.nodes < 8):
             raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 8 where there are faults")
-        if self.events < 1:
+        if self.events is not None and self.events < 1:
             raise DistributaryError(f"{self.events} events show nothing; give 1 or more")
         if not self.gap >= SHORTEST_GAP:
             raise DistributaryError(
@@ -113,7 +126,17 @@ class Trial:
         words = ["distributary", "sim", "run", self.scenario]
         words += ["--system", self.system, "--seed", str(self.seed)]
         names = ["nodes", "subscriptions", "events", "workload", "latency", "gap", "robust"]
-        names += ["at_once", "side", "strength", "gone", "least"]
+        names += [
+            "subscriptions_file",
+            "events_file",
+            "at_once",
+            "side",
+            "strength",
+            "gone",
+            "sizes",
+            "least",
+        ]
+        words += [word for name, value in self.settings.items() for word in ("--set", f"{name}={value}")]
         return repeat_command(words, self, {name: name.replace("_", "-") for name in names})
 
 
@@ -124,6 +147,8 @@ class TrialOutcome:
     trial: Trial
     refused: int
     """Subscriptions that the system refused."""
+    events: int
+    """Events that were published."""
     checked: int
     """Events of which all that was due was compared with the oracle's."""
     due: int
@@ -150,16 +175,29 @@ class TrialOutcome:
 
 
 def run_trial(
-    trial: Trial, observers: Iterable[Observer] = (), progress: Progress | None = None
+    trial: Trial,
+    observers: Iterable[Observer] = (),
+    progress: Progress | None = None,
+    *,
+    data: TrialData | None = None,
 ) -> TrialOutcome:
-    """Run a trial; BrokenPromiseError when a promised fault never fired."""
-    return _Run(trial, observers, progress).outcome()
+    """Run a trial, with the user's own `data` if given; BrokenPromiseError when a promised fault never fired.
+
+    outcome = run_trial(Trial("hope-kbsp", "loss", settings={"hashes": 3}), data=TrialData(mine, events))
+    """
+    return _Run(trial, observers, progress, data).outcome()
 
 
 class _Run(TrialRun):
     """A running trial."""
 
-    def __init__(self, trial: Trial, observers: Iterable[Observer], progress: Progress | None) -> None:
+    def __init__(
+        self,
+        trial: Trial,
+        observers: Iterable[Observer],
+        progress: Progress | None,
+        data: TrialData | None,
+    ) -> None:
         super().__init__(trial.seed, trial.latency, observers, progress)
         self.trial = trial
         self.random = Random(f"{trial.seed}/trial")
@@ -168,23 +206,25 @@ class _Run(TrialRun):
         if self.load is not None:
             self.world.observe(self.load)
         robust = trial.robust or trial.faulty
-        shared = Settings.robust(trial.nodes) if robust else Settings(trial.nodes)
+        chosen = read_options(trial.system, self.system.options, trial.settings)
+        keeping = {"refresh": self.system.refresh}
+        keeping |= {name: chosen.pop(name) for name in ("copies", "refresh") if name in chosen}
+        bare = Settings(trial.nodes, chosen=chosen)
+        shared = Settings.robust(trial.nodes, **keeping, chosen=chosen) if robust else bare
         drawn = Random(f"{trial.seed}/addresses").sample(range(shared.circle.size), trial.nodes + SPARES)
         self.spares, self.founders = drawn[:SPARES], sorted(drawn[SPARES:])
         self.assembly = self.system.assemble(shared, self.founders, lambda one: self.deployment.contact(one))
-        self.deployment = Deployment(self.world, self.assembly)
+        self.deployment = Deployment(self.world, self.assembly, sizes=trial.sizes or not trial.faulty)
         self.deployment.add_settled(self.founders, self.assembly.settle)
         self.upkeep = shared.upkeep
         self.scenario = self._scenario()
-        self.data = made_up(
-            trial.workload or self.system.workload, self._subscription_count, trial.events, trial.seed
-        )
+        self.data = data or self._data()
         self.published: dict[EventKey, Event] = {}
         self.audit = Audit(self.system, self.deployment, self.published)
         self.refused = 0
         self.withdrawn = 0
         self.checked = 0
-        self._sources: dict[str | None, Address] = {}
+        self._sources: dict[tuple[str, str | None], Address] = {}
 
     def outcome(self) -> TrialOutcome:
         began = time.perf_counter()
@@ -195,6 +235,7 @@ class _Run(TrialRun):
         return TrialOutcome(
             trial=self.trial,
             refused=self.refused,
+            events=len(self.published),
             checked=self.checked,
             due=self.audit.due,
             deliveries=len(self.deployment.deliveries),
@@ -232,9 +273,22 @@ class _Run(TrialRun):
             name=name,
         )
 
-    @property
-    def _subscription_count(self) -> int:
-        return 0 if self.system.promise == "once" else self.trial.subscriptions
+    def _data(self) -> TrialData:
+        """What clients ask for and publish: the user's own where there are files, else made up."""
+        trial = self.trial
+        asked = SUBSCRIPTIONS if trial.subscriptions is None else trial.subscriptions
+        made = made_up(
+            trial.workload or self.system.workload,
+            0 if self.system.promise == "once" else asked,
+            EVENTS if trial.events is None else trial.events,
+            trial.seed,
+        )
+        subscriptions, events = made.subscriptions, made.events
+        if trial.subscriptions_file:
+            subscriptions = subscriptions_of(trial.subscriptions_file)[: trial.subscriptions]
+        if trial.events_file:
+            events = events_of(trial.events_file)[: trial.events]
+        return TrialData(subscriptions, events)
 
     # Life.
 
@@ -294,11 +348,9 @@ class _Run(TrialRun):
         self.deployment.publish(event, at=self._source(event))
 
     def _source(self, event: Event) -> Address:
-        """The node that publishes an event: always the same for a topic, while it is up and not paused."""
+        """The node of an event's publisher, for a topic: always the same while it is up and not paused."""
         able = [one for one in self.deployment.up() if not self.world.is_paused(one)]
-        source = self._sources.get(event.topic)
-        if source not in able:
-            source = self.random.choice(able)
-            if event.topic is not None:
-                self._sources[event.topic] = source
-        return source
+        about = event.source, event.topic
+        if self._sources.get(about) not in able:
+            self._sources[about] = self.random.choice(able)
+        return self._sources[about]
