@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from distributary.filters.change import ChangeFilter
-from distributary.filters.topic import TopicFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Delivery, Event, Subscription, SubscriptionKey
+from distributary.model import Delivery, Event, SubscriptionKey
 from distributary.overlay.courier import Courier
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.stabilisation import Stabilisation
@@ -85,18 +84,20 @@ def mute_rendezvous(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StateAwareBroker, "notify", lambda self, item, event, stamp, fired: None)
 
 
+def unheard(patch: pytest.MonkeyPatch, deaf_to: Callable[[Home, SubscriptionKey], bool]) -> None:
+    """Have homes deliver nothing for some subscriptions."""
+    whole = Home._hand_out
+
+    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey]) -> None:
+        whole(self, event, [key for key in keys if not deaf_to(self, key)])
+
+    patch.setattr(Home, "_hand_out", hand_out)
+
+
 @bug("flooding", quick=True)
 @bug("tree")
 def deaf_to_subscriptions(patch: pytest.MonkeyPatch) -> None:
-    whole = Home.add
-
-    def add(self: Home, subscription: Subscription) -> None:
-        whole(self, subscription)
-        if subscription.subscriber[-1] in "123":
-            self._interests.remove(subscription.key)
-            self._interests.put(subscription.key, {"topic": TopicFilter.parse("nothing/of/that/#")})
-
-    patch.setattr(Home, "add", add)
+    unheard(patch, lambda home, key: key.subscriber[-1] in "123")
 
 
 def postponed(patch: pytest.MonkeyPatch, *, at_once: bool) -> None:
@@ -166,7 +167,7 @@ def unasked_amid_faults(patch: pytest.MonkeyPatch) -> None:
 @bug("central", nodes=4, subscriptions=200, seeds=3)
 @bug("flooding", quick=True)
 def ignored_unsubscription(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Home, "remove", lambda self, key: self._resident(key).subscription)
+    patch.setattr(Home, "remove", lambda self, key: self.subscriptions[key])
 
 
 @bug("central", "loss")
@@ -356,10 +357,11 @@ def values_of_a_publisher_with_a_clock_behind_are_lost(patch: pytest.MonkeyPatch
 @bug("tree", quick=True)
 def a_withdrawal_takes_others_along(patch: pytest.MonkeyPatch) -> None:
     whole = TreeBroker.unsubscribe
+    gone: set[SubscriptionKey] = set()
 
     def unsubscribe(self: TreeBroker, key: SubscriptionKey) -> None:
         whole(self, key)
-        for other in list(self.home.subscriptions)[:2]:
-            self.home._interests.put(other, {"topic": TopicFilter.parse("nothing/of/that/#")})
+        gone.update(list(self.home.subscriptions)[:2])
 
     patch.setattr(TreeBroker, "unsubscribe", unsubscribe)
+    unheard(patch, lambda home, key: key in gone)

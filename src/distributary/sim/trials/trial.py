@@ -207,7 +207,7 @@ class _Run(TrialRun):
             self.world.observe(self.load)
         robust = trial.robust or trial.faulty
         chosen = read_options(trial.system, self.system.options, trial.settings)
-        keeping = {"refresh": self.system.refresh}
+        keeping: dict[str, Any] = {"refresh": self.system.refresh}
         keeping |= {name: chosen.pop(name) for name in ("copies", "refresh") if name in chosen}
         bare = Settings(trial.nodes, chosen=chosen)
         shared = Settings.robust(trial.nodes, **keeping, chosen=chosen) if robust else bare
