@@ -14,7 +14,7 @@ import pytest
 
 from distributary.filters.change import ChangeFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Delivery, Event, SubscriptionKey
+from distributary.model import Delivery, Event, EventKey, SubscriptionKey
 from distributary.overlay.courier import Courier
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.stabilisation import Stabilisation
@@ -26,8 +26,9 @@ from distributary.systems.flooding import FloodingBroker
 from distributary.systems.home import Home
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.lookups import LookupBroker
-from distributary.systems.state_aware.broker import StateAwareBroker, ValueStamp
+from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.mfd import MFDBroker
+from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
 from distributary.systems.tree.broker import TreeBroker
@@ -343,15 +344,22 @@ def leases_without_limits(patch: pytest.MonkeyPatch) -> None:
 
 @bug("state-aware-sf", "clocks", nodes=16, subscriptions=100, events=100, seeds=5)
 def values_of_a_publisher_with_a_clock_behind_are_lost(patch: pytest.MonkeyPatch) -> None:
-    whole = SFBroker._receive_value
+    send, receive = SFBroker.send_value, SFBroker._receive_value
+    published: dict[EventKey, float] = {}
     newest: dict[str, float] = {}
 
-    def receive(self: SFBroker, message: Any, arrival: Any) -> None:
-        latest = newest[message.item] = max(newest.get(message.item, 0.0), message.stamp.time)
-        if message.stamp.time >= latest:
-            whole(self, message, arrival)
+    def send_value(self: SFBroker, item: str, event: Event, stamp: ValueStamp) -> None:
+        published[event.key] = self.node.now
+        send(self, item, event, stamp)
 
-    patch.setattr(SFBroker, "_receive_value", receive)
+    def receive_value(self: SFBroker, message: Any, arrival: Any) -> None:
+        time = published[message.event.key]
+        newest[message.item] = max(newest.get(message.item, 0.0), time)
+        if time == newest[message.item]:
+            receive(self, message, arrival)
+
+    patch.setattr(SFBroker, "send_value", send_value)
+    patch.setattr(SFBroker, "_receive_value", receive_value)
 
 
 @bug("tree", quick=True)
