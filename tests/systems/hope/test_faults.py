@@ -110,6 +110,11 @@ def test_a_host_that_is_gone_is_gone_round() -> None:
     heal(Kbpp, "churn", seed=6)
 
 
+def test_renewing_may_make_a_vertex_of_the_same_node_known() -> None:
+    """With this seed, a node renews an advert to a vertex of its own that has lost its filters."""
+    heal(Kbsp, "everything", seed=1019)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", MANY)
 def test_whatever_the_seed_all_kinds_of_faults_happen_and_everything_heals(

@@ -247,7 +247,8 @@ class Kbsp(HopeBroker):
 
     def _renew(self) -> None:
         super()._renew()
-        for position, vertex in self._vertices.items():
+        # A renewal to a vertex hosted here may bring it filters, and make it known, before the loop is over.
+        for position, vertex in list(self._vertices.items()):
             place = self.cubes.place(position)
             renewals: dict[AdvertRenewal, list[int]] = {}
             for bit, told in vertex.told.items():
