@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from distributary.errors import DistributaryError
@@ -38,7 +39,9 @@ from distributary.systems.options import (
     TREE,
     SystemOption,
 )
+from distributary.systems.ring_broker import RingBroker
 from distributary.systems.state_aware.broker import StateAwareBroker
+from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
 from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import Segments
 from distributary.systems.state_aware.sf import SFBroker
@@ -119,6 +122,12 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
         return kind(parts.ring, segments, **settings.among("window"), **parts.options)
 
     return make
+
+
+def balanced(parts: RingParts) -> RingBroker:
+    """Make a node of thresholds with segments whose length is looked at twice a minute."""
+    target = WorkTarget(spacing=parts.ring.circle.size // parts.settings.nodes, period=30.0)
+    return state_aware(partial(BalancedBroker, balance=target))(parts)
 
 
 def hope(kind: Callable[..., HopeBroker], addressing: type[Addressing] = Addressing) -> MakeBroker:
@@ -217,6 +226,13 @@ SYSTEMS: dict[str, System] = {
         "topics",
         "once",
         options=(),
+    ),
+    "state-aware-lengths": System(
+        "tolerances by thresholds, with segments whose length follows their work",
+        on_ring(balanced),
+        QUOTES,
+        options=SEGMENTS,
+        names_all=False,
     ),
     "state-aware-mfd": System(
         "tolerances by MFD with proxies (002)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,14 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
-from distributary.systems.state_aware.lengths import BalancedBroker, HandBackReply, WorkTarget
+from distributary.sim.simulator import Observer
+from distributary.sim.trials.trial import Trial, run_trial
+from distributary.systems.state_aware.lengths import (
+    BalancedBroker,
+    HandBackReply,
+    HandBackRequest,
+    WorkTarget,
+)
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
 
 
@@ -100,6 +108,23 @@ def test_a_node_that_does_not_answer_is_passed_over() -> None:
     assert guard.changes > 0
     assert not guard._moving
     assert {each.delivery.event.id for each in deployment.deliveries} == {f"e{step}" for step in range(20)}
+
+
+class Requests(Observer):
+    """How often a node was asked to hand subscriptions back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def received(self, now: float, sender: Address, to: Address, message: Any) -> None:
+        self.count += isinstance(message, HandBackRequest)
+
+
+def test_trials_of_the_system_by_its_name_change_lengths() -> None:
+    requests = Requests()
+    outcome = run_trial(Trial("state-aware-lengths", subscriptions=200, events=100), [requests])
+    assert outcome.problems == ()
+    assert requests.count > 0
 
 
 def test_a_balance_that_makes_no_sense_is_refused() -> None:

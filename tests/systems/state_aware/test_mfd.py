@@ -86,7 +86,9 @@ class Levels(Observer):
 
 def test_tolerances_of_a_few_cents_have_levels_too() -> None:
     levels = Levels()
-    outcome = run_trial(Trial("state-aware-mfd", subscriptions=200, events=60), [levels])
+    quotes = "quotes:stock_count=6,maximum=0.1"
+    trial = Trial("state-aware-mfd", subscriptions=200, events=60, workload=quotes)
+    outcome = run_trial(trial, [levels])
     assert outcome.problems == ()
     assert levels.seen == {1, 2, 3}
 
