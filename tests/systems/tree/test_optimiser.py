@@ -190,11 +190,15 @@ def kinds(world: World, *groups: tuple[type, ...]) -> list[int]:
     ]
 
 
-def test_only_those_that_matter_hear_of_others_and_only_of_better_ones() -> None:
+@pytest.mark.parametrize("apart", [0.0, 1000.0])
+def test_only_those_that_matter_hear_of_others_and_only_of_better_ones(apart: float) -> None:
+    """Whether clocks agree or are that many seconds apart from node to node."""
     goal = parse_goal(GOALS["maximum latency"])
     random = Random(2)
     sites, start = random_sites(10, random), random_tree(10, random)
     world = LiveWorld(goal, sites, start, period=1000.0)
+    for number, address in enumerate(world.deployment.members):
+        world.simulator.set_clock(address, forward=number * apart)
     world.run(90)  # until what was heard while nobody knew the maximum is forgotten
     costs = {each.tree.address: each.statistics.values for each in world.optimisers()}
     worst = max(costs, key=lambda node: [value or 0.0 for value in costs[node] or ()])

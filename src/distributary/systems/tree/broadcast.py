@@ -42,8 +42,11 @@ class HeardStatistic(NamedTuple):
     """How often the node counts, or `NO_COST`."""
     values: Values
     time: float
+    """When the node took it, by its own clock."""
     via: Address
     """The neighbour that it came from."""
+    heard: float
+    """When it came, by the clock here."""
 
     @property
     def entry(self) -> CostEntry:
@@ -143,7 +146,8 @@ class StatisticsBroadcast:
             own, cost = self.statistics.own, self._model.cost(values)
             times = sum(each.times for each in own) if cost is not None else NO_COST
             told = values if self._everything else (cost,)
-            self._own = HeardStatistic(times, told, self.tree.node.now, self.tree.address)
+            now = self.tree.node.now
+            self._own = HeardStatistic(times, told, now, self.tree.address, now)
         self._phase += 1
 
     def _turn(self) -> int:
@@ -164,7 +168,7 @@ class StatisticsBroadcast:
     def _forget(self) -> None:
         seldom = 1.0 if self._approximate is None else 3 * self.nodes * self._approximate
         oldest = self.tree.node.now - self._period * max(REMEMBERED, seldom)
-        self._heard = {address: each for address, each in self._heard.items() if each.time >= oldest}
+        self._heard = {address: each for address, each in self._heard.items() if each.heard >= oldest}
 
     def _new_to(
         self, neighbour: Address, known: list[tuple[Address, HeardStatistic]]
@@ -192,4 +196,4 @@ class StatisticsBroadcast:
         for node, times, values, time in message.statistics:
             before = self._heard.get(node)
             if node != self.tree.address and (before is None or before.time < time):
-                self._heard[node] = HeardStatistic(times, values, time, sender)
+                self._heard[node] = HeardStatistic(times, values, time, sender, self.tree.node.now)
