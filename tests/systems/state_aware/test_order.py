@@ -15,7 +15,7 @@ from distributary.sim.latency import UniformLatency
 from distributary.systems.state_aware import order
 from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
-from distributary.systems.state_aware.mfd import MFDBroker
+from distributary.systems.state_aware.mfd import MFDBroker, SubFilterValues
 from distributary.systems.state_aware.order import LatestValues, PublisherOrder, ValueStamp
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
@@ -103,6 +103,22 @@ def test_a_registration_that_is_repeated_is_not_given_the_value_again(system: st
     world.simulator.run(until=world.simulator.now + 10 * REFRESH)
     assert received(world.deployment) == [("e1", "ann")]
     assert len(notices) == 1
+
+
+def test_a_first_value_that_got_lost_is_sent_again_with_the_next_registration() -> None:
+    world = FaultyWorld(MFDBroker, seed=3)
+    subscribe(world.deployment, "first", world.founders[2])
+    publish(world.deployment, "e1", 10, world.founders[4])
+    listeners = [broker.ring.listeners for broker in world.deployment.members.values()]
+    kept = [each[SubFilterValues] for each in listeners]
+    for each in listeners:
+        each[SubFilterValues] = lambda message, arrival: None
+    subscribe(world.deployment, "second", world.founders[7])
+    assert received(world.deployment) == [("e1", "first")]
+    for each, listener in zip(listeners, kept, strict=True):
+        each[SubFilterValues] = listener
+    world.simulator.run(until=world.simulator.now + 2 * REFRESH)
+    assert received(world.deployment) == [("e1", "first"), ("e1", "second")]
 
 
 @pytest.mark.parametrize("seed", range(6))

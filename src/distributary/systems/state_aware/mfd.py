@@ -310,7 +310,8 @@ class MFDBroker(StateAwareBroker):
         for topic in lost:
             if topic in hosted.states:
                 hosted.states[topic].apart[tracked.name] = None
-        begins = frozenset({SubFilterStart(name)}) if lost or is_first else frozenset()
+        waits = any(state.apart.get(tracked.name, 0.0) is None for state in hosted.states.values())
+        begins = frozenset({SubFilterStart(name)}) if lost or waits or is_first else frozenset()
         everywhere = is_first or not is_new or held is None
         self._ask_below(item, hosted, begins, everywhere=everywhere)
 
