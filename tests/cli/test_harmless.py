@@ -282,7 +282,8 @@ def test_a_signal_leaves_what_was_set_aside(place: Path, number: signal.Signals)
         while not (quarantine.exists() and partial.exists() and partial.stat().st_size):
             assert running.poll() is None
         running.send_signal(number)
-        _, told = running.communicate(timeout=120)
+        running.wait(timeout=120)  # with its input open: the signal alone ends it
+        _, told = running.communicate()
     assert running.returncode == 1
     assert told.decode().splitlines()[-1] in ("distributary: terminated", "distributary: interrupted")
     assert "not JSON" in quarantine.read_text()

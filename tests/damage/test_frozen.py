@@ -126,7 +126,9 @@ def test_what_was_checked_a_while_after_it_was_written_is_not_read_again(
 def test_an_index_without_checksums_is_refused_with_what_to_do(tmp_path: Path) -> None:
     manifest = {"format": 2, "arrays": {}, "about": {}}
     place = write_files({"manifest.json": json.dumps(manifest).encode(), "arrays.bin": b"0"}, tmp_path)
-    with pytest.raises(DistributaryError, match="has format 2, this version reads 4; freeze it again"):
+    with pytest.raises(
+        DistributaryError, match=f"has format 2, this version reads {frozen.FORMAT}; freeze it again"
+    ):
         Matcher.open(place)
 
 

@@ -111,7 +111,7 @@ def network(system: str, world: World, place: Path, sessions: Sessions) -> Pairs
             deployment.publish(event_of(record), at=nodes[number % len(nodes)])
             deployment.simulator.run()
     delivered = [received.delivery for received in deployment.deliveries]
-    return [(one.event, found) for one in delivered for found in one.subscriptions]
+    return [(one.event.id, found) for one in delivered for found in one.subscriptions]
 
 
 # Spark

@@ -27,5 +27,7 @@ def test_tables_hold_the_matches_and_deliveries_of_each_event(
         {"event": event.id, "subscription": id} for event in events for id in matcher.match(event)
     ]
     assert deliveries_table(batch, found).to_pylist() == [
-        delivery.to_record() for event in events for delivery in matcher.deliveries(event)
+        {**delivery.to_record(), "event": event.id}
+        for event in events
+        for delivery in matcher.deliveries(event)
     ]
