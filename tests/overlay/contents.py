@@ -13,8 +13,8 @@ Entries = Mapping[tuple[int, str], str]
 
 def replicas(replication: Replication) -> list[ReplicaItem]:
     """The entries that a node keeps for other owners."""
-    kept = replication._select(lambda key: key not in replication._owned)
-    return [item for item in kept if item.entry is not None]
+    kept = (items for key, items in replication._items.items() if key not in replication._owned)
+    return [item for items in kept for item in items.values() if item.entry is not None]
 
 
 def misplaced(ring: RingWorld, entries: Entries) -> list[str]:

@@ -154,6 +154,22 @@ def test_a_multicast_over_lossy_links_is_handed_over_once_for_each_key(seed: int
 
 
 @pytest.mark.parametrize("seed", range(20))
+def test_payloads_that_go_together_over_lossy_links_are_handed_over_once_for_each_key(seed: int) -> None:
+    random = Random(seed)
+    network = Lossy(seed, loss=0.15, repeat=0.2)
+    ring = RestingRing(random.sample(range(1024), 20), 10, couriers=True, network=network)
+    sent = {number: random.sample(range(1024), 6) for number in range(5)}
+    sender = ring.rings[ring.members[0]]
+    payloads = [(keys, Hello(number)) for number, keys in sent.items()]
+    ring.world.call(sender.identifier, lambda: sender.multicast_all(payloads))
+    ring.world.run(until=120)
+    handed = [(one.item[0], key, one.address) for one in ring.world.delivered for key in one.item[1]]
+    assert sorted(handed) == sorted(
+        (number, key, ring.owner(key)) for number, keys in sent.items() for key in keys
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_a_segment_multicast_over_lossy_links_reaches_each_owner_once(seed: int) -> None:
     random = Random(seed)
     network = Lossy(seed, loss=0.15, repeat=0.2)

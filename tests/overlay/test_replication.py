@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError
-from distributary.overlay.node import Address, Node
-from distributary.overlay.replication import ReplicaItem, Replicas, Replication, Version, digest_of
+from distributary.overlay.node import Address, Node, Send, Token
+from distributary.overlay.replication import (
+    DigestCheck,
+    ReplicaItem,
+    Replicas,
+    Replication,
+    StrayReceipt,
+    Version,
+)
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.ring import Ring, settle
+from distributary.overlay.ring.ring import Ring, RoutedBundle, settle
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Simulator
 from overlay.contents import replicas
@@ -222,10 +232,55 @@ def test_a_tombstone_is_buried_in_time() -> None:
     assert [one._items for one in shelf.shelves.values()] == [{}, {}, {}]
 
 
-def test_a_digest_depends_on_versions_and_not_on_order() -> None:
-    one, other = ReplicaItem(1, "a", Version(1.0, 9), "x"), ReplicaItem(2, "b", Version(1.0, 9), "y")
-    assert digest_of([one, other]) == digest_of([other, one])
-    assert digest_of([one]) != digest_of([one._replace(version=Version(2.0, 9))])
+def digest_after(items: list[ReplicaItem]) -> int:
+    """What a node whose keys these are tells its sibling, when the items came in that order."""
+    shelf = Shelf([10, 50, 90], copies=1)
+    for item in items:
+        shelf.rings[90].node.receive(Replicas((item,)), 10, 1.0)
+    told = shelf.rings[90].node.wake(Token("replication period"), 6.0)
+    return next(
+        one.message.digest for one in told if isinstance(one, Send) and isinstance(one.message, DigestCheck)
+    )
+
+
+ITEMS = st.builds(
+    ReplicaItem,
+    st.integers(58, 60),
+    st.sampled_from("ab"),
+    st.builds(Version, st.integers(1, 4).map(float), st.just(50)),
+    st.sampled_from([None, "entry"]),
+)
+
+
+@given(st.lists(ITEMS, unique_by=lambda item: item[:3]), st.randoms())
+def test_a_digest_is_that_of_the_newest_versions_in_whatever_order_they_came(
+    items: list[ReplicaItem], random: Random
+) -> None:
+    newest = {item[:2]: item for item in sorted(items, key=lambda item: item.version)}
+    random.shuffle(items)
+    assert digest_after(items) == digest_after(list(newest.values()))
+    for item in newest.values():
+        later = item._replace(version=Version(9.0, 50))
+        assert digest_after([*items, later]) != digest_after(items)
+
+
+def test_strays_that_come_together_are_answered_by_one_receipt() -> None:
+    shelf = Shelf([10, 50, 90], copies=1)
+    keys, node = range(40, 50), shelf.rings[50].node
+    strays = [ReplicaItem(key, "a", Version(1.0, 90), "entry") for key in keys]
+    for stray in strays:
+        shelf.rings[10].node.receive(Replicas((stray,)), 90, 1.0)
+    effects = shelf.rings[10].node.wake(Token("replication period"), 60.0)
+    bundle = next(one for one in effects if isinstance(one, Send) and isinstance(one.message, RoutedBundle))
+    assert bundle.to == 50
+    node.receive(bundle.message, 10, 60.1)
+    assert {key: dict(shelf.shelves[50].contents(key)) for key in keys} == {
+        key: {"a": "entry"} for key in keys
+    }
+    (receipt,) = node.wake(Token("replication receipts"), 60.1)
+    assert isinstance(receipt.message, StrayReceipt)
+    shelf.rings[10].node.receive(receipt.message, 50, 60.2)
+    assert shelf.shelves[10]._items == {}
 
 
 def test_more_copies_than_known_successors_are_refused() -> None:

@@ -41,6 +41,9 @@ class KeyRouting(Protocol):
     def multicast(self, keys: Iterable[int], payload: Message) -> None:
         """Send a payload once to each owner of these keys."""
 
+    def multicast_all(self, payloads: Iterable[tuple[Iterable[int], Message]]) -> None:
+        """Send several payloads, each to the owners of its keys; what goes the same way goes together."""
+
     def multicast_segment(self, start: int, length: int, payload: Message) -> None:
         """Send a payload to every node of a stretch of the circle."""
 

@@ -128,6 +128,10 @@ class Replication:
         self.period = period
         self._send = send or ring.node.send
         self._items: dict[int, dict[Name, ReplicaItem]] = {}
+        self._digests: dict[int, int] = {}
+        """Of each key of `_items`, the sum of the hashes of its items (see `_digest`)."""
+        self._tombstones: dict[tuple[int, Name], float] = {}
+        """When the items of `_items` without an entry were dropped."""
         self._owned: set[int] = set()
         """The keys among those of `_items` that this node takes for its own."""
         self._contents: dict[int, dict[Name, Any]] = {}
@@ -135,6 +139,8 @@ class Replication:
         """When each entry of `_contents` was last hosted, changed or renewed."""
         self._asked_after: dict[int, float] = {}
         self._siblings: list[Address] = []
+        self._receipts: dict[Address, list[Mark]] = {}
+        """By keeper, the strays that came just now, for which no receipt has been sent."""
         self._handlers: list[Handler] = []
         node = ring.node
         node.handle(Replicas, self._replicas)
@@ -143,6 +149,7 @@ class Replication:
         node.handle(ReplicaRequest, self._wanted)
         node.handle(StrayReceipt, self._kept)
         node.at_alarm("replication period", self._each_period)
+        node.at_alarm("replication receipts", self._send_receipts)
         node.at_start(self._begin)
         ring.listen(StrayItems, self._strays)
         ring.watch(self._neighbours_changed)
@@ -188,24 +195,33 @@ class Replication:
 
     def hand_over(self) -> None:
         """Send everything hosted here to the siblings; to be called before leaving the ring."""
-        self._give(self._siblings_now(), self._select(self._owned.__contains__))
+        self._give(self._siblings_now(), self._hosted_items())
 
     # Items.
 
     def _find(self, key: int, name: Name) -> ReplicaItem | None:
         return self._items.get(key, {}).get(name)
 
-    def _select(self, wanted: Callable[[int], bool]) -> list[ReplicaItem]:
-        """All items of the keys that are wanted."""
-        return [item for key, items in self._items.items() if wanted(key) for item in items.values()]
+    def _items_of(self, keys: Iterable[int]) -> list[ReplicaItem]:
+        return [item for key in keys for item in self._items[key].values()]
+
+    def _hosted_items(self) -> list[ReplicaItem]:
+        """All items of the keys that are this node's own, in the order of their coming."""
+        return self._items_of(key for key in self._items if key in self._owned)
 
     def _keep(self, item: ReplicaItem) -> bool:
         """Keep an item unless a version at least as new is here."""
         key, name, version, entry = item
         items = self._items.setdefault(key, {})
-        if name in items and items[name].version >= version:
-            return False
+        if name in items:
+            if items[name].version >= version:
+                return False
+            self._digests[key] -= _hash(*items[name][:3])
         items[name] = item
+        self._digests[key] = self._digests.get(key, 0) + _hash(key, name, version)
+        self._tombstones.pop((key, name), None)
+        if entry is None:
+            self._tombstones[key, name] = version.time
         if self.ring.owns(key):
             self._owned.add(key)
             self._show(key, name, entry)
@@ -216,9 +232,10 @@ class Replication:
         return True
 
     def _forget(self, key: int, name: Name) -> None:
-        del self._items[key][name]
+        self._digests[key] -= _hash(*self._items[key].pop(name)[:3])
+        self._tombstones.pop((key, name), None)
         if not self._items[key]:
-            del self._items[key]
+            del self._items[key], self._digests[key]
             self._owned.discard(key)
             self._asked_after.pop(key, None)
 
@@ -268,7 +285,7 @@ class Replication:
         self._give([one for one in siblings if one in known], gained)
         new = [one for one in siblings if one not in known]
         if new:
-            self._give(new, self._select(owned.__contains__))
+            self._give(new, self._hosted_items())
 
     def _own(self, key: int) -> list[ReplicaItem]:
         """Host a key from its replicas."""
@@ -299,18 +316,18 @@ class Replication:
 
     def _check(self, message: DigestCheck, sender: Address) -> None:
         after, last, digest = message
-        items = self._items_within(after, last)
-        for item in items:
-            self._asked_after[item.key] = self.ring.node.now
-        if digest_of(items) != digest:
-            self._send(sender, DigestMismatch(after, last, tuple(Mark(*item[:3]) for item in items)))
+        keys = self._keys_within(after, last)
+        self._asked_after.update(dict.fromkeys(keys, self.ring.node.now))
+        if self._digest(keys) != digest:
+            marks = tuple(Mark(*item[:3]) for item in self._items_of(keys))
+            self._send(sender, DigestMismatch(after, last, marks))
 
     def _differing(self, message: DigestMismatch, sender: Address) -> None:
         """Give a sibling what it lacks, and ask for what it has newer."""
         theirs = {(mark.key, mark.name): mark.version for mark in message.marks}
         lacking = (
             item
-            for item in self._items_within(message.after, message.last)
+            for item in self._items_of(self._keys_within(message.after, message.last))
             if (item.key, item.name) not in theirs or theirs[item.key, item.name] < item.version
         )
         self._give([sender], lacking)
@@ -327,10 +344,16 @@ class Replication:
         self._give([sender], (item for item in found if item is not None))
 
     def _strays(self, message: StrayItems, arrival: Arrival) -> None:
-        for item in message.items:
-            if self._keep(item):
-                self._give(self._siblings_now(), [item])
-        self._send(message.keeper, StrayReceipt(tuple(Mark(*item[:3]) for item in message.items)))
+        self._give(self._siblings_now(), [item for item in message.items if self._keep(item)])
+        if not self._receipts:
+            self.ring.node.wake_after(0.0, "replication receipts")
+        self._receipts.setdefault(message.keeper, []).extend(Mark(*item[:3]) for item in message.items)
+
+    def _send_receipts(self, about: None) -> None:
+        """Answer all strays that came together with one receipt for each keeper."""
+        receipts, self._receipts = self._receipts, {}
+        for keeper, marks in receipts.items():
+            self._send(keeper, StrayReceipt(tuple(marks)))
 
     def _kept(self, message: StrayReceipt, sender: Address) -> None:
         """Forget strays that are safe, unless an owner has asked after them or they changed meanwhile."""
@@ -343,6 +366,7 @@ class Replication:
 
     def _begin(self) -> None:
         self._siblings = self._siblings_now()
+        self._receipts.clear()  # their alarm is gone; the strays come again
         if self.copies:
             delay = self.period * (1 + staggered(self.ring.identifier))
             self.ring.node.wake_after(delay, "replication period")
@@ -354,12 +378,12 @@ class Replication:
         if not self.ring.member or arc is None:
             return
         after, last = arc
-        digest = digest_of(self._items_within(after, last))
+        digest = self._digest(self._keys_within(after, last))
         for sibling in self._siblings_now():
             self._send(sibling, DigestCheck(after, last, digest))
-        for key, items in list(self._items.items()):
-            if self._is_stray(key):
-                self.ring.route(key, StrayItems(tuple(items.values()), self.ring.identifier))
+        here = self.ring.identifier
+        strays = [(key, tuple(items.values())) for key, items in self._items.items() if self._is_stray(key)]
+        self.ring.multicast_all(((key,), StrayItems(items, here)) for key, items in strays)
 
     def _is_stray(self, key: int) -> bool:
         asked = self._asked_after.get(key)
@@ -368,24 +392,24 @@ class Replication:
     def _bury(self) -> None:
         """Forget tombstones that are old enough."""
         before = self.ring.node.now - TOMBSTONES
-        for item in self._select(lambda key: True):
-            if item.entry is None and item.version.time < before:
-                self._forget(item.key, item.name)
+        for key, name in [place for place, dropped in self._tombstones.items() if dropped < before]:
+            self._forget(key, name)
 
-    def _items_within(self, after: int, last: int) -> list[ReplicaItem]:
-        circle = self.ring.circle
-        return self._select(lambda key: circle.up_to(key, after, last))
+    def _keys_within(self, after: int, last: int) -> list[int]:
+        mask = self.ring.circle.mask  # `Circle.up_to`, written out: every key is asked in every period
+        span = (last - after - 1) & mask
+        return [key for key in self._items if (key - after - 1) & mask <= span]
 
+    def _digest(self, keys: Iterable[int]) -> int:
+        """A number that two nodes share only if their items of these keys agree in names and versions.
 
-def digest_of(items: Iterable[ReplicaItem]) -> int:
-    """A number that two sets of items share only if their keys, names and versions agree.
-
-    It does not depend on their order, nor on the process.
-    """
-    return sum(_hash(Mark(*item[:3])) for item in items) % (1 << 64)
+        It depends neither on the order of the items nor on the process, and changes with them in constant
+        time: it is the sum of their hashes.
+        """
+        return sum(map(self._digests.__getitem__, keys)) % (1 << 64)
 
 
 @lru_cache(maxsize=1 << 16)
-def _hash(mark: Mark) -> int:
+def _hash(key: int, name: Name, version: Version) -> int:
     # The text names the class and its fields: nodes agree only while all of them call these the same.
-    return int.from_bytes(blake2b(repr(mark).encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(repr(Mark(key, name, version)).encode(), digest_size=8).digest(), "big")

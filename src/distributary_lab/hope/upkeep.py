@@ -25,7 +25,7 @@ from distributary.overlay.replication import (
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import ONE_WAY
 from distributary.overlay.ring.questions import KeyLookup, KeyOwnerReply, NeighboursReply, NeighboursRequest
-from distributary.overlay.ring.ring import Ring, RoutedPayload, settle
+from distributary.overlay.ring.ring import Ring, RoutedBundle, RoutedPayload, settle
 from distributary.overlay.ring.stabilisation import PredecessorNotice
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.overlay.wire import size_of
@@ -75,7 +75,8 @@ class CarriedBytes(Observer):
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
         """Add the bytes of a message to the class of what it carries."""
-        carried = message.payload if isinstance(message, RoutedPayload) else message
+        carried = message.messages[0] if isinstance(message, RoutedBundle) else message  # all of one class
+        carried = carried.payload if isinstance(carried, RoutedPayload) else carried
         carried = carried.message if isinstance(carried, DirectMessage) else carried
         size = size_of(message)
         self.by_class[type(carried)] += size

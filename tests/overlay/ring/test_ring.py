@@ -14,6 +14,7 @@ from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.ring.ring import Ring
+from distributary.sim.metrics import Metrics
 from overlay.ring.rings import Hello, RestingRing
 
 RULES = st.sampled_from([ONE_WAY, BOTH_WAYS])
@@ -57,6 +58,26 @@ def test_a_multicast_to_keys_hands_every_key_to_its_owner_once(
     ring.world.run(most=10_000)
     handed = [(key, one.address) for one in ring.world.delivered for key in one.item[1]]
     assert sorted(handed) == sorted((key, ring.owner(key)) for key in keys)
+
+
+@given(resting_rings(), st.data())
+def test_payloads_that_go_together_reach_the_owners_of_their_own_keys_once(
+    built: tuple[RestingRing, int], data: Any
+) -> None:
+    ring, bits = built
+    several = st.lists(st.sets(st.integers(0, 2**bits - 1), min_size=1, max_size=8), min_size=1, max_size=5)
+    sent = dict(enumerate(data.draw(several)))
+    sender = data.draw(st.sampled_from(ring.members))
+    payloads = [(keys, Hello(number)) for number, keys in sent.items()]
+    metrics = Metrics()
+    ring.world.observe(metrics)
+    ring.world.call(sender, lambda: ring.rings[sender].multicast_all(payloads))
+    assert all(count.messages == 1 for count in metrics.by_link().values())
+    ring.world.run(most=10_000)
+    handed = [(one.item[0], key, one.address) for one in ring.world.delivered for key in one.item[1]]
+    assert sorted(handed) == sorted(
+        (number, key, ring.owner(key)) for number, keys in sent.items() for key in keys
+    )
 
 
 @given(resting_rings(), st.data())

@@ -6,6 +6,7 @@ Rules:
   it.
 - A layer above sends a payload to the owner of a key (`route`), to the owners of several keys (`multicast`),
   or to every owner of a stretch of the circle (`multicast_segment`), and listens for payloads by their class.
+  Several payloads, each with keys of its own, go together as far as their ways do (`multicast_all`).
 - Each node that a multicast is meant for gets it once: on a ring at rest because only one message brings it,
   otherwise because the stamp of what was handed over is remembered (when a courier carries the ring, for
   only then may a message be repeated).
@@ -65,6 +66,12 @@ class RoutedPayload(NamedTuple):
     waits: int = 0
 
 
+class RoutedBundle(NamedTuple):
+    """Payloads that take the same next step on their way to the owners of their keys."""
+
+    messages: tuple[RoutedPayload, ...]
+
+
 class SegmentCast(NamedTuple):
     """A payload on its way to every node in a piece of a segment."""
 
@@ -109,6 +116,7 @@ class Ring:
         self._numbered = 0
         self._handed_over: dict[PayloadStamp, set[int]] = {}
         node.handle(RoutedPayload, self._pass_on)
+        node.handle(RoutedBundle, self._pass_on_bundle)
         node.handle(SegmentCast, self._spread)
         node.at_start(self._begin)
 
@@ -138,7 +146,18 @@ class Ring:
         Keys that are identifiers of nodes reach each node by one message. Keys between may reach the same
         owner by several, each with other keys.
         """
-        self._pass_on(RoutedPayload(tuple(sorted(set(keys))), payload, self._stamp()), self.identifier)
+        self._pass_on(self._addressed(keys, payload), self.identifier)
+
+    def multicast_all(self, payloads: Iterable[tuple[Iterable[int], Message]]) -> None:
+        """Send several payloads, each to the owners of its keys, in as few messages as their ways allow.
+
+        A node sends one message to each next node, whatever the number of payloads that go there.
+        """
+        messages = tuple(self._addressed(keys, payload) for keys, payload in payloads)
+        self._pass_on_bundle(RoutedBundle(messages), self.identifier)
+
+    def _addressed(self, keys: Iterable[int], payload: Message) -> RoutedPayload:
+        return RoutedPayload(tuple(sorted(set(keys))), payload, self._stamp())
 
     def multicast_segment(self, start: int, length: int, payload: Message) -> None:
         """Send a payload once to each owner of a key in [start, start + length)."""
@@ -225,10 +244,24 @@ class Ring:
 
     def _pass_on(self, message: RoutedPayload, sender: Address) -> None:
         """Hand the payload over for the keys owned here, and on to the next node for each of the others."""
+        for hop, onward in self._taken(message, sender):
+            self.forward(hop, onward)
+
+    def _pass_on_bundle(self, bundle: RoutedBundle, sender: Address) -> None:
+        """The same for several payloads: what goes on to the same node goes in one message."""
+        onwards: dict[Address, list[RoutedPayload]] = {}
+        for message in bundle.messages:
+            for hop, onward in self._taken(message, sender):
+                onwards.setdefault(hop, []).append(onward)
+        for hop, messages in onwards.items():
+            self.forward(hop, RoutedBundle(tuple(messages)) if len(messages) > 1 else messages[0])
+
+    def _taken(self, message: RoutedPayload, sender: Address) -> list[tuple[Address, RoutedPayload]]:
+        """Hand a payload over for the keys owned here; what has to go on for the others, and to whom."""
         keys, payload, stamp, hops, waits = message
         if not self.member or hops > self.most_hops:
             self._keep(message, "circles" if self.member else "not a member")
-            return
+            return []
         own: list[int] = []
         unclear: list[int] = []
         onwards: dict[Address, list[int]] = {}
@@ -244,8 +277,10 @@ class Ring:
             self._hand_over(payload, stamp, own)
         if unclear:
             self._keep(message._replace(keys=tuple(unclear)), "owner unclear")
-        for hop, hop_keys in onwards.items():
-            self.forward(hop, RoutedPayload(tuple(hop_keys), payload, stamp, hops + 1, waits))
+        return [
+            (hop, RoutedPayload(tuple(hop_keys), payload, stamp, hops + 1, waits))
+            for hop, hop_keys in onwards.items()
+        ]
 
     def _is_unclear(self, key: int, hop: Address, sender: Address) -> bool:
         """Whether sender and this node think of each other as the owner, or this one cannot tell yet."""

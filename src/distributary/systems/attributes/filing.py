@@ -8,7 +8,7 @@ Rules:
   update touches only the values that its old and new ranges do not share (004 section 3.1.2).
 - The placement determines how a change travels: one route for each key, a walk along the ring, or one
   multicast.
-- `refresh` stores everything again unchanged.
+- `refresh` stores everything again unchanged, by one message to each next node whatever the placement.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ class Filing:
             if entry.name in changed or entry.name in known
         }
         for name, keys in changed.items():
-            self._store(self._entries[key][name], keys, should)
+            entry, serial = self._entries[key][name]
+            self._send(entry.placement, keys, should, _store(entry, serial))
         for name, keys in removed.items():
             self._send(known[name][0].placement, keys, filed, EntryDrop(name, self._serial))
 
@@ -120,14 +121,11 @@ class Filing:
 
     def refresh(self) -> None:
         """Store everything again."""
-        for key, filed in self._filed.items():
-            for name, keys in _keys_by_name(filed).items():
-                self._store(self._entries[key][name], keys, filed)
-
-    def _store(self, filed_entry: tuple[FiledEntry, int], keys: list[int], filed: Filed) -> None:
-        entry, serial = filed_entry
-        store = EntryStore(entry.name, ListEntry(serial, entry.reach, entry.wanted))
-        self._send(entry.placement, keys, filed, store)
+        self.ring.multicast_all(
+            (keys, _store(*self._entries[key][name]))
+            for key, filed in self._filed.items()
+            for name, keys in _keys_by_name(filed).items()
+        )
 
     def _send(
         self, placement: AttributePlacement | None, keys: list[int], filed: Filed, change: Change
@@ -142,6 +140,10 @@ class Filing:
             for stretch in _stretches(keys, [filed[change.name, key] for key in keys]):
                 along = EntryChange(tuple(stretch), change)
                 self.ring.route(stretch[0], along if len(stretch) > 1 else change)
+
+
+def _store(entry: FiledEntry, serial: int) -> EntryStore:
+    return EntryStore(entry.name, ListEntry(serial, entry.reach, entry.wanted))
 
 
 def _keys_by_name(places: Iterable[Place]) -> dict[EntryName, list[int]]:
