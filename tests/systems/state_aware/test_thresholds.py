@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching.change.thresholds import ChangeThresholds
+from distributary.matching.matcher import Matcher
 from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
@@ -26,7 +27,7 @@ from distributary.systems.state_aware.thresholds import (
     QuietReport,
     ThresholdsBroker,
 )
-from systems.state_aware.worlds import run_against_oracle, settled_world
+from systems.state_aware.worlds import delivered, run_against_oracle, settled_world
 
 ITEM = "A/B/C"
 
@@ -136,6 +137,38 @@ def test_another_publisher_ends_the_lease() -> None:
         publish(deployment, f"e{number}", 100, addresses[9])
     assert publish(deployment, "f1", 200, addresses[12]) == ["ann"]
     assert publish(deployment, "e4", 100, addresses[9]) == ["ann"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_that_follow_one_another_before_a_lease_arrives_are_delivered_all_the_same(seed: int) -> None:
+    deployment, addresses = settled_world(ThresholdsBroker, 20, seed, span=4)
+    random, matcher = Random(seed), Matcher()
+    for number in range(3):
+        subscribe(deployment, f"s{number}", 2 + number, random.choice(addresses))
+        matcher.add(Subscription(f"s{number}", f"s{number}", topic=ITEM, change={"d": 2 + number}))
+    wanted = []
+    for step in range(150):
+        event = Event(f"e{step}", ITEM, {"d": random.choice([100, 101, 102, 110])})
+        wanted += [(event.id, name) for name in matcher.match(event)]
+        deployment.publish(event, at=addresses[9])
+        deployment.simulator.run(until=deployment.simulator.now + random.choice([0, 0.04, 0.2, 5]))
+    deployment.simulator.run(until=deployment.simulator.now + 60)
+    assert sorted(delivered(deployment, ["s0", "s1", "s2"])) == sorted(wanted)
+
+
+def test_a_lease_that_its_revocation_has_overtaken_does_not_begin() -> None:
+    deployment, addresses = settled_world(ThresholdsBroker, 30, seed=1)
+    publisher = addresses[9]
+    broker = deployment.members[publisher]
+    leases: list[QuietLease] = []
+    broker.node._handlers[QuietLease] = lambda message, sender: leases.append(message)
+    subscribe(deployment, "ann", 10, addresses[3])
+    for number in (1, 2):
+        publish(deployment, f"e{number}", 100 + number, publisher)
+    subscribe(deployment, "bob", 1, addresses[4])
+    (late,) = leases
+    deployment.simulator.call(publisher, lambda: broker._leased(late, publisher))
+    assert publish(deployment, "e3", 104, publisher) == ["bob"]
 
 
 @pytest.mark.parametrize("seed", range(5))

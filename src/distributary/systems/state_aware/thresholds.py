@@ -16,7 +16,8 @@ Rules:
 - A report counts only if it was made after the latest value sent to that node, and is the node's latest. In
   doubt a node is not quiet: that costs messages, never deliveries.
 - The guard puts the values of all publishers in order, by arrival (`order`).
-- A lease has one holder. It ends when the holder publishes a value outside the range, when another
+- A lease has one holder, and is for the value that it was granted on: one that finds a later value on its
+  way, or was overtaken by its revocation, does not begin. It ends when the holder publishes a value outside the range, when another
   publisher's value arrives, when a subscription is registered, and after a refresh period. When it is revoked
   for a subscription, the holder sends its latest value, once more if need be. When it is revoked for another
   publisher's value, which counts as newer, what was kept back is dropped.
@@ -110,9 +111,10 @@ class QuietReport(NamedTuple):
 
 
 class QuietLease(NamedTuple):
-    """To a publisher: values of this topic within these bounds need not be sent."""
+    """To a publisher whose latest value has this number: further ones within these bounds need not be sent."""
 
     topic: str
+    number: int
     quiet: Listed
     seconds: float
     """How long it holds."""
@@ -169,6 +171,8 @@ class _Publisher:
     """When the lease ends, by the clock here."""
     latest: ValueOffer | None = None
     """The latest value; if its number is above `number`, it was kept back."""
+    revoked: int = 0
+    """The latest number whose lease was revoked, be it that it is still on its way."""
 
 
 class ThresholdsBroker(StateAwareBroker):
@@ -214,15 +218,17 @@ class ThresholdsBroker(StateAwareBroker):
         self.ring.route(self.segments.start(topic.latest.item), topic.latest)
 
     def _leased(self, message: QuietLease, sender: Address) -> None:
-        topic = self._topics.setdefault(message.topic, _Publisher())
-        topic.lease, topic.until = message, self.node.now + message.seconds
+        """Hold a lease, unless it was over before it arrived: a later value is on its way to the guard."""
+        topic = self._topics.get(message.topic)
+        if topic is not None and topic.revoked < message.number == topic.number:
+            topic.lease, topic.until = message, self.node.now + message.seconds
 
     def _revoked(self, message: LeaseRevocation, sender: Address) -> None:
         for name in message.topics:
             topic = self._topics.get(name)
-            if topic is None or topic.lease is None:
+            if topic is None:
                 continue
-            topic.lease = None
+            topic.lease, topic.revoked = None, topic.number
             if message.latest and topic.latest is not None:
                 self._send_latest(topic)
 
@@ -292,7 +298,8 @@ class ThresholdsBroker(StateAwareBroker):
             quiet = narrowed(quiet, node.quiet[topic])
         seconds = inf if self.refresh is None else self.refresh
         guarded.leases[topic] = publisher
-        self.tell(publisher, QuietLease(topic, tuple(sorted(quiet.items())), seconds))
+        number = guarded.numbers[topic, publisher]
+        self.tell(publisher, QuietLease(topic, number, tuple(sorted(quiet.items())), seconds))
 
     def _revoke(self, guarded: GuardedItem) -> None:
         """End all leases of an item, and have their holders send what they have."""
