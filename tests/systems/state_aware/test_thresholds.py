@@ -256,6 +256,18 @@ def test_a_directory_takes_what_the_threshold_index_takes(
         assert sorted(int(each.name.id) for each in fired) == wanted
 
 
+def test_a_value_that_only_rises_leaves_no_thresholds_behind() -> None:
+    directory = Directory()
+    for name in ("ann", "bob"):
+        directory.put(standing(name, {"a": 1}))
+    for number in range(1000):
+        assert (
+            len(directory.fire(Event(f"e{number}", ITEM, {"a": 2 * number}), ValueStamp(1, 0.0, number))) == 2
+        )
+    thresholds = directory._thresholds[ITEM]["a"]
+    assert len(thresholds.rises) + len(thresholds.falls) < 100
+
+
 @given(st.integers(-50, 50), st.integers(0, 30), st.integers(-100, 100))
 def test_whole_numbers_are_quiet_exactly_when_nobody_takes_them(
     last: int, tolerance: int, value: int

@@ -13,7 +13,7 @@ Rules:
 - A subscription that remembers nothing of a topic is *fresh* for it: it is checked with every value, and
   there is no quiet range.
 - A threshold in a heap is valid only while it is the latest of its subscription; others are dropped when they
-  come to the top.
+  come to the top, or when they are more than half: behind a value that only rises, few come to the top.
 
 Cost: O(k log n) for a value that k of n subscriptions are checked with; the quiet range is O(1) amortised.
 """
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
@@ -35,6 +35,9 @@ Bounds = tuple[float, float]
 """Lower and upper bound of a quiet range, both excluded."""
 Quiet = Mapping[str, Bounds]
 """The quiet range of each attribute with a tolerance; other attributes do not matter."""
+
+SPARE = 16
+"""So many thresholds that are no longer valid are not worth dropping."""
 
 
 def is_quiet(quiet: Quiet, event: Event) -> bool:
@@ -73,8 +76,11 @@ class _AttributeThresholds:
 
     def enter(self, name: SubscriptionKey, low: float, high: float, serial: int) -> None:
         self.latest[name] = serial
-        heappush(self.rises, (high, serial, name))
-        heappush(self.falls, (-low, serial, name))
+        for heap, threshold in ((self.rises, high), (self.falls, -low)):
+            heappush(heap, (threshold, serial, name))
+            if len(heap) > 2 * len(self.latest) + SPARE:
+                heap[:] = [each for each in heap if self.latest.get(each[2]) == each[1]]
+                heapify(heap)
 
     def reached(self, number: float) -> Iterator[SubscriptionKey]:
         """Remove and yield the subscriptions whose threshold is reached; the caller enters them again."""
