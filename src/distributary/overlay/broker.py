@@ -25,4 +25,7 @@ class Broker(Protocol):
         """Forget a subscription that was registered here."""
 
     def publish(self, event: Event) -> None:
-        """Have the event delivered once to every subscriber who asked for it, wherever they are."""
+        """Have the event delivered once to every subscriber who asked for it, wherever they are.
+
+        DocumentError when its document cannot be read: then nobody gets it.
+        """

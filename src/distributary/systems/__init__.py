@@ -8,6 +8,7 @@ What systems share, in reading order:
 - `interests`: the filters of many subscriptions, asked all at once
 - `residents`: the subscriptions of a node's clients, and what their tolerances remember
 - `home`: the subscriptions of a node's clients, and the decision what is delivered to them
+- `publishing`: what a broker looks at before it lets an event into the network
 - `ring_broker`: the base classes of the brokers on a ring
 - `assembly`: the layers of a node together: ring, courier, upkeep, broker
 - `options`: the settings of each system that a user may choose by name

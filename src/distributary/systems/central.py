@@ -21,6 +21,7 @@ from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm, staggered
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.interests import InterestIndex
+from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 
 KEY = "the centre"
@@ -88,6 +89,7 @@ class CentralBroker(RendezvousBroker):
 
     def publish(self, event: Event) -> None:
         """Send an event to the rendezvous, which sends it to every home that wants it."""
+        require_readable(event)
         self.ring.route(self.key, CentralPublication(event))
 
     @property

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.ring.ring import Ring
 from distributary.systems.home import Home
+from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RingBroker
 
 
@@ -49,4 +50,5 @@ class FloodingBroker(RingBroker):
 
     def publish(self, event: Event) -> None:
         """Send an event to every node."""
+        require_readable(event)
         self.ring.multicast_segment(0, self.ring.circle.size, FloodedEvent(event))

@@ -39,6 +39,7 @@ from distributary.systems.attributes.parts import SubscriptionPart, parts_of
 from distributary.systems.attributes.placements import Placements
 from distributary.systems.attributes.rendezvous import PATIENCE, EntryLists
 from distributary.systems.attributes.schema import EVERYTHING, TOPIC, AttributeSchema, CellRange, ValueSet
+from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 
 OPEN_TEXT_SHARE = 0.001
@@ -139,6 +140,7 @@ class AttributeBroker(RendezvousBroker):
 
     def publish(self, event: Event) -> None:
         """Look the event up at its values, and have it delivered to every matching subscription."""
+        require_readable(event)
         lookups = []
         for name in self.schema.names:
             value = event.attributes.get(name)

@@ -54,6 +54,7 @@ from distributary.systems.hope.messages import (
     RegistrationName,
     XmlPublication,
 )
+from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 
 Visit = Callable[[int, CubeVertex, Key | None], Iterable[Key]]
@@ -184,7 +185,8 @@ class HopeBroker(RendezvousBroker):
         del self._addresses[key], self._subscribed_at[key]
 
     def publish(self, event: Event) -> None:
-        """Have an event delivered; DocumentError when its document cannot be parsed."""
+        """Have an event delivered, its document going to whoever asks for it."""
+        require_readable(event)
         rank = self.agreement.settled.publishing
         key, filter = self._addressings[rank].of_event(event)
         facet = crc32(event.id.encode()) % self.cubes.facets

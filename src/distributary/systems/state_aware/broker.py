@@ -43,6 +43,7 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.overlay.periodic import set_periodic_alarm
 from distributary.overlay.ring.ring import Arrival, Ring
+from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 from distributary.systems.state_aware.order import LatestValues, PublisherOrder, ValueStamp
 from distributary.systems.state_aware.segments import Segments
@@ -242,6 +243,7 @@ class StateAwareBroker(RendezvousBroker):
     def publish(self, event: Event) -> None:
         """Deliver the value where it exceeds a tolerance. An event without a topic belongs to no item and is
         dropped, as no subscription can match it."""
+        require_readable(event)
         item = self.segments.item_of(event)
         if item is not None:
             self.send_value(item, event, self.stamp())

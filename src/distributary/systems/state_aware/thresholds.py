@@ -17,10 +17,10 @@ Rules:
   doubt a node is not quiet: that costs messages, never deliveries.
 - The guard puts the values of all publishers in order, by arrival (`order`).
 - A lease has one holder, and is for the value that it was granted on: one that finds a later value on its
-  way, or was overtaken by its revocation, does not begin. It ends when the holder publishes a value outside the range, when another
-  publisher's value arrives, when a subscription is registered, and after a refresh period. When it is revoked
-  for a subscription, the holder sends its latest value, once more if need be. When it is revoked for another
-  publisher's value, which counts as newer, what was kept back is dropped.
+  way, or was overtaken by its revocation, does not begin. It ends when the holder publishes a value outside
+  the range, when another publisher's value arrives, when a subscription is registered, and after a refresh
+  period. When it is revoked for a subscription, the holder sends its latest value, once more if need be. When
+  it is revoked for another publisher's value, which counts as newer, what was kept back is dropped.
 - A registration is forwarded with the latest values that nobody holds a lease on, so that a new subscription
   gets them at once.
 - A guard that does not know all nodes of an item (at the first value, after taking over, or when a gap in a
@@ -111,7 +111,7 @@ class QuietReport(NamedTuple):
 
 
 class QuietLease(NamedTuple):
-    """To a publisher whose latest value has this number: further ones within these bounds need not be sent."""
+    """To a publisher, about its value with this number: values within these bounds need not be sent."""
 
     topic: str
     number: int

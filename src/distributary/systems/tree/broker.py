@@ -22,6 +22,7 @@ from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
+from distributary.systems.publishing import require_readable
 from distributary.systems.tree.optimiser import TreeOptimiser
 from distributary.systems.tree.settings import OptimisationSettings
 from distributary.systems.tree.statistics import LocalClients
@@ -72,6 +73,7 @@ class TreeBroker:
 
     def publish(self, event: Event) -> None:
         """Have the event go to all who asked for it."""
+        require_readable(event)
         self.tree.publish(event)
 
     def wants(self, event: Event) -> bool:

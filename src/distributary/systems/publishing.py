@@ -1,0 +1,23 @@
+"""What a broker looks at before it lets an event into the network."""
+
+from __future__ import annotations
+
+from distributary.model import Event
+
+
+def require_readable(event: Event) -> None:
+    """Refuse an event whose document cannot be read, by the DocumentError that says why.
+
+    The publisher is told, at its own broker. Further on there would be nobody to tell: what happens to the
+    event would depend on which filters look at it at which node.
+
+    >>> require_readable(Event("e1", document="<a/>"))
+    >>> require_readable(Event("e2", document="<a>"))
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DocumentError: no element found (line 1, column 3)
+    """
+    if event.document is not None:
+        from distributary.matching.single import SingleEvent
+
+        SingleEvent(event)
