@@ -3,8 +3,8 @@
 The mixed subscriptions of the market, all of them at one node: at the root of a tree, at the home and
 rendezvous of the central system, and at a node that is flooded; HOPE's home has paths. Each is its own whole
 network, so an event does all that a broker does with it and no message is sent. Deliveries are compared with
-`Matcher` in every round, and processor time is measured in turns. Central looks an event up twice, as
-rendezvous and as home; HOPE's publisher makes a signature of the document.
+`Matcher` in every round, and processor time is measured in turns. HOPE's publisher makes a
+signature of the document.
 """
 
 from __future__ import annotations

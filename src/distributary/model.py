@@ -217,8 +217,7 @@ def check_subscriptions_with(check: Callable[[Subscription], object]) -> None:
     _subscription_checks.append(check)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """An event handed to a subscriber once, with the ids of their subscriptions that asked for it."""
 
     event: Event

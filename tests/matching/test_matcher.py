@@ -366,6 +366,19 @@ def test_serials_are_given_or_counted_and_never_used_twice(tmp_path: Path) -> No
         opened.serial("s4")
 
 
+@pytest.mark.parametrize("plain", range(6))
+@pytest.mark.parametrize("tolerant", range(6))
+def test_serials_are_matched_as_ids_are_tolerances_included(plain: int, tolerant: int) -> None:
+    wanted = [subscription(f"p{one}", topic="A", where=f"x > {one % 2}") for one in range(plain)]
+    wanted += [subscription(f"t{one}", topic="A", change={"x": one}) for one in range(tolerant)]
+    by_id, by_serial = Matcher(wanted), Matcher(wanted, serials=range(-2, len(wanted) - 2))
+    for value in (1, 3, 3, 8):
+        event = Event("e", topic="A", attributes={"x": value})
+        found = by_serial.match_serials(event)
+        assert sorted(wanted[serial + 2].id for serial in found) == by_id.match(event)
+    assert by_serial.match_serials(Event("e", topic="B")) == []
+
+
 def test_each_subscription_needs_a_serial_when_serials_are_given() -> None:
     with pytest.raises(ValueError, match="shorter"):
         Matcher([subscription("s1", topic="A")], serials=[])

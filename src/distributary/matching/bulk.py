@@ -17,7 +17,8 @@ all that is held of subscriptions and filters as objects of Python's, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from math import inf
 from typing import Any, NamedTuple
 
@@ -38,13 +39,16 @@ from distributary.matching.growing import GrowingArray
 from distributary.matching.names import NameTable
 from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.where.column import ConditionColumn
-from distributary.model import Subscription
+from distributary.model import Subscription, require_instance
 
 LOT = 1 << 13
 """Subscriptions that are registered at a time."""
 
 FEW = 256
 """No more than so many subscriptions in all are added one by one, for which no kernel need be loaded."""
+
+WHOLE_NUMBERS = range(-(2**63), 2**63)
+"""What an int64 can hold."""
 
 NONE = -1
 """The code of a filter that is not there."""
@@ -267,3 +271,34 @@ def _bytes_of(texts: list[str]) -> tuple[Bytes, Longs, Longs]:
     _, offsets, data = pa.array(texts, pa.large_string()).buffers()
     ends = np.frombuffer(offsets, np.int64)[: len(texts) + 1] if texts else np.zeros(1, np.int64)
     return np.frombuffer(data or b"", np.uint8), ends[:-1], ends[1:]
+
+
+def check_given(subscription: Subscription, serial: int | None) -> None:
+    """Refuse what is no subscription, and a serial of more than 64 bits."""
+    require_instance(subscription, Subscription)
+    if serial is not None and serial not in WHOLE_NUMBERS:
+        raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
+
+
+def lots(
+    numbered: Iterator[tuple[Subscription, int | None]],
+) -> Iterator[tuple[list[Subscription], list[int] | None, Exception | None]]:
+    """Subscriptions and serials, some thousands at a time, and what kept the rest from coming, if it did.
+
+    Those that came before a failure are to be told of first.
+    """
+    failure: Exception | None = None
+    ended = False
+    while not ended:
+        lot: list[Subscription] = []
+        serials: list[int] = []
+        try:
+            for subscription, serial in islice(numbered, LOT):
+                check_given(subscription, serial)
+                lot.append(subscription)
+                if serial is not None:
+                    serials.append(serial)
+        except Exception as error:
+            failure = error
+        ended = failure is not None or len(lot) < LOT
+        yield lot, serials or None, failure

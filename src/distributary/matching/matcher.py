@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,7 +36,7 @@ from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
 from distributary.matching.registry import FEW, SubscriptionRegistry
 from distributary.matching.single import SingleEvent
-from distributary.model import Delivery, Event, Subscription, require_instance
+from distributary.model import Delivery, Event, Subscription
 
 Tolerances = Literal["apply", "ignore", "leave"]
 """What becomes of change filters when a batch is matched.
@@ -44,9 +44,6 @@ Tolerances = Literal["apply", "ignore", "leave"]
 "apply": they decide and remember. "ignore": they let everything pass and remember nothing. "leave": an event
 that passes the other filters of at least one subscription with a tolerance is left out, with all its matches.
 """
-
-WHOLE_NUMBERS = range(-(2**63), 2**63)
-"""What an int64 can hold."""
 
 
 class Matches(NamedTuple):
@@ -130,7 +127,7 @@ class Matcher:
     def _register(self, numbered: Iterator[tuple[Subscription, int | None]], refuse: Refuse) -> None:
         """Register subscriptions with their serials: few one by one, many in bulk."""
         many: bulk.BulkRegistration | None = None
-        for lot, serials, failure in _lots(numbered):
+        for lot, serials, failure in bulk.lots(numbered):
             if many is None and len(lot) <= bulk.FEW:
                 for position, subscription in enumerate(lot):
                     try:
@@ -161,7 +158,7 @@ class Matcher:
         remember is kept under it (see `recall`). The default is a number that was not used before. No two
         registrations may have the same one; that is not checked.
         """
-        _check_given(subscription, serial)
+        bulk.check_given(subscription, serial)
         filters = parse_filters(subscription)
         self._registry.require_new(subscription.id)
         change = filters.pop("change", None)
@@ -197,6 +194,22 @@ class Matcher:
             return []
         if found == 1 and (only := self._registry.only_id(slots.item())) is not None:
             return [only]
+        return self._registry.names.ordered(self._wanting(single, slots))
+
+    def match_serials(self, event: Event) -> list[int]:
+        """As `match`, with the serials of the subscriptions in place of their ids, in no particular order.
+
+        For whoever keeps subscriptions by serial: no id is looked up, and nothing is sorted.
+        """
+        single = SingleEvent(event)
+        slots = self._combinations.passed_by(single)
+        if not len(slots):
+            return []
+        serials: list[int] = self._registry.serials(self._wanting(single, slots)).tolist()
+        return serials
+
+    def _wanting(self, single: SingleEvent, slots: Ints) -> list[int] | Ints:
+        """The numbers of the subscriptions of these slots that want the event. Tolerances take note of it."""
         numbers, tolerant = self._registry.numbers_of(slots)
         if tolerant:
             fired = self._change.fire_single(single, slots)
@@ -204,7 +217,7 @@ class Matcher:
                 numbers += fired.tolist()
             else:
                 numbers = np.concatenate([np.array(numbers, np.int32), fired])
-        return self._registry.names.ordered(numbers)
+        return numbers
 
     def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:
         """All matches of the well-formed events of a batch, as columns.
@@ -461,36 +474,6 @@ def _noted_in(rejected: list[RejectedInput] | None) -> Refuse:
         rejected.append(RejectedInput(position, subscription.id, error))
 
     return refuse
-
-
-def _check_given(subscription: Subscription, serial: int | None) -> None:
-    require_instance(subscription, Subscription)
-    if serial is not None and serial not in WHOLE_NUMBERS:
-        raise ValueError(f"the serial of {subscription.id!r} is {serial}, which 64 bits do not hold")
-
-
-def _lots(
-    numbered: Iterator[tuple[Subscription, int | None]],
-) -> Iterator[tuple[list[Subscription], list[int] | None, Exception | None]]:
-    """Subscriptions and serials, some thousands at a time, and what kept the rest from coming, if it did.
-
-    Those that came before a failure are to be told of first.
-    """
-    failure: Exception | None = None
-    ended = False
-    while not ended:
-        lot: list[Subscription] = []
-        serials: list[int] = []
-        try:
-            for subscription, serial in islice(numbered, bulk.LOT):
-                _check_given(subscription, serial)
-                lot.append(subscription)
-                if serial is not None:
-                    serials.append(serial)
-        except Exception as error:
-            failure = error
-        ended = failure is not None or len(lot) < bulk.LOT
-        yield lot, serials or None, failure
 
 
 def _distinct(topics: Sequence[str | None]) -> tuple[list[int], list[str | None]]:

@@ -4,7 +4,8 @@ Rules:
 
 - The owner of one agreed key keeps every subscription. Homes register there through the ring; an event is
   routed there, matched against all of them, and sent directly to every home that wants it.
-- The rendezvous preselects by the filters that need no memory; homes decide, tolerances included.
+- The rendezvous preselects by the filters that need no memory; homes decide, tolerances included. For its
+  own clients it is the home, so it looks an event up for them once, as the home.
 - Registrations are soft state. With `refresh`, homes repeat them every so many seconds, and the rendezvous
   drops those not repeated for `PERIODS` periods. With `copies`, the next nodes take over when it fails.
 
@@ -67,7 +68,8 @@ class CentralBroker(RendezvousBroker):
         self.key = ring.circle.hash(KEY)
         self._homes: dict[SubscriptionKey, Address] = {}
         """The home of every registration kept here."""
-        self._interests: InterestIndex[SubscriptionKey] = InterestIndex()
+        self._interests: InterestIndex[SubscriptionKey, Address] = InterestIndex()
+        """The filters of other homes."""
         self.replication.on_change(self._changed)
         ring.listen(CentralRegistration, self._register)
         ring.listen(CentralWithdrawal, self._withdraw)
@@ -112,16 +114,19 @@ class CentralBroker(RendezvousBroker):
 
     def _changed(self, key: int, name: Any, entry: CentralRegistration | None) -> None:
         """Follow a registration that came, went, or moved between nodes."""
+        self._homes.pop(name, None)
+        if name in self._interests:
+            self._interests.remove(name)
         if entry is not None:
             self._homes[name] = entry.home
-            self._interests.put(name, parse_filters(entry.subscription))
-        elif name in self._homes:
-            del self._homes[name]
-            self._interests.remove(name)
+            if entry.home != self.node.address:
+                self._interests.put(name, entry.home, parse_filters(entry.subscription))
 
     def _published(self, message: CentralPublication, arrival: Arrival) -> None:
-        wanted = self._interests.matching(message.event)
-        self.home.notify(dict.fromkeys(self._homes[key] for key in wanted), message.event)
+        homes = sorted(self._interests.wanting(message.event))
+        if len(self.home):
+            homes.append(self.node.address)
+        self.home.notify(homes, message.event)
 
     def _refresh(self) -> None:
         assert self.refresh is not None

@@ -90,9 +90,12 @@ class Home:
 
     def offer(self, event: Event) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
-        if not self.was_offered(event.key):
-            self._note(event).offered = True
-            self._hand_out(event, self._residents.firing(event))
+        key = event.key
+        seen = self._seen.get(key)
+        if seen is None or not seen.offered:
+            seen = self._note(key)
+            seen.offered = True
+            self._hand_out(event, self._residents.firing(event), seen.reached)
 
     def was_offered(self, key: EventKey) -> bool:
         """Whether an event was offered here, as far as is remembered."""
@@ -104,11 +107,10 @@ class Home:
         Skipped are subscriptions removed meanwhile, those whose filters do not match, and subscribers who
         have the event already.
         """
-        here = [key for key in keys if key in self._residents]
+        here = [key for key in dict.fromkeys(keys) if key in self._residents]
         wanted = [key for key in here if self._residents[key].passes(event)]
         if wanted:
-            self._note(event)
-            self._hand_out(event, wanted)
+            self._hand_out(event, wanted, self._note(event.key).reached)
 
     def notify(self, homes: Iterable[Address], event: Event) -> None:
         """Offer the event at several nodes: directly here, by a message elsewhere."""
@@ -119,19 +121,21 @@ class Home:
             else:
                 self._send(home, self._notice(event))
 
-    def _note(self, event: Event) -> _SeenEvent:
+    def _note(self, key: EventKey) -> _SeenEvent:
         """Remember an event as the latest, and drop the oldest one beyond the limit."""
-        seen = self._seen.setdefault(event.key, _SeenEvent())
-        self._seen.move_to_end(event.key)
+        seen = self._seen.pop(key, None)
+        self._seen[key] = seen = seen or _SeenEvent()
         if len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         return seen
 
-    def _hand_out(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
-        reached = self._seen[event.key].reached
-        asked: dict[str, list[str]] = {}
-        for subscriber, name in sorted(set(keys)):
-            asked.setdefault(subscriber, []).append(name)
-        for subscriber in sorted(asked.keys() - reached):
-            reached.add(subscriber)
-            self.node.deliver(Delivery(event, subscriber, tuple(asked[subscriber])))
+    def _hand_out(self, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
+        """Deliver the event for these subscriptions, each given once, to those not reached before."""
+        asked: dict[str, tuple[str, ...]] = {}
+        for subscriber, name in keys:
+            asked[subscriber] = (*asked[subscriber], name) if subscriber in asked else (name,)
+        deliver = self.node.deliver
+        for subscriber in sorted(asked.keys() - reached if reached else asked):
+            names = asked[subscriber]
+            deliver(Delivery(event, subscriber, names if len(names) == 1 else tuple(sorted(names))))
+        reached.update(asked)

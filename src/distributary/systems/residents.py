@@ -110,14 +110,14 @@ class Residents:
 
 
 class _Crowd:
-    """Many residents, in a matcher that knows them by numbers: ids are each subscriber's own."""
+    """Many residents, in a matcher that knows them by serial: ids are each subscriber's own."""
 
     def __init__(self, residents: dict[SubscriptionKey, Resident]) -> None:
         from distributary.matching.matcher import Matcher
 
         self._matcher: Matcher = Matcher()
-        self._keys: dict[str, SubscriptionKey] = {}
-        self._names: dict[SubscriptionKey, str] = {}
+        self._keys: dict[int, SubscriptionKey] = {}
+        self._serials: dict[SubscriptionKey, int] = {}
         self._added = 0
         for resident in residents.values():
             self.add(resident.subscription)
@@ -129,7 +129,7 @@ class _Crowd:
 
         by_topic: dict[str | None, list[tuple[int, str, float]]] = {}
         for key, resident in residents.items():
-            serial = self._matcher.serial(self._names[key])
+            serial = self._serials[key]
             for topic, values in resident.last.items():
                 by_topic.setdefault(topic, []).extend((serial, name, value) for name, value in values.items())
             resident.last.clear()
@@ -137,15 +137,16 @@ class _Crowd:
 
     def add(self, subscription: Subscription) -> None:
         self._added += 1
-        name = str(self._added)
-        self._matcher.add(replace(subscription, id=name))
-        self._keys[name] = subscription.key
-        self._names[subscription.key] = name
+        key, serial = subscription.key, self._added
+        self._matcher.add(replace(subscription, id=str(serial)), serial=serial)
+        self._keys[serial] = key
+        self._serials[key] = serial
 
     def remove(self, key: SubscriptionKey) -> None:
-        name = self._names.pop(key)
-        del self._keys[name]
-        self._matcher.remove(name)
+        serial = self._serials.pop(key)
+        del self._keys[serial]
+        self._matcher.remove(str(serial))
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
-        return [self._keys[name] for name in self._matcher.match(event)]
+        keys = self._keys
+        return [keys[serial] for serial in self._matcher.match_serials(event)]

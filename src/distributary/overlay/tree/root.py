@@ -95,9 +95,10 @@ class RootRole:
             self._root.forward(message)
             return
         event = message.event
-        if event.key in self._published:
+        key = event.key
+        if key in self._published:
             return
-        self._published[event.key] = None
+        self._published[key] = None
         if len(self._published) > self._settings.remembered:
             self._published.popitem(last=False)
         self._events.take(self._log.position + 1, event)
