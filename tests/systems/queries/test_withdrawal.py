@@ -65,7 +65,6 @@ def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
         "waiting": {stream: list(waiting) for stream, waiting in router._deferred.items() if waiting},
         "trees": (dict(router.parents), set(router._joining)),
         "changes": (dict(changes.waiting), list(changes.releases)),
-        "subscriptions": dict(broker._subscriptions),
     }
     if manager is not None:
         copies = (*manager._stored.values(), *manager._forwarded.values())

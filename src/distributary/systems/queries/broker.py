@@ -115,7 +115,6 @@ class FlowBroker:
         """Of the sources whose proxy this is, since it was last sent."""
         self._source_counts: list[TrafficCounts] = []
         """What proxies have counted of sources whose root broker this is."""
-        self._subscriptions: dict[SubscriptionKey, Subscription] = {}
         # The parts, each made after those that it works with.
         self.registry_link: RegistryLink
         if checkpoints is not None:
@@ -201,10 +200,12 @@ class FlowBroker:
         self.registry_link.send(messages.UnregisterQuery(name))
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Have items of operators' streams delivered whose topics and attributes match."""
-        if subscription.path is not None or subscription.change is not None:
+        """Have items of operators' streams delivered whose topics and attributes match.
+
+        In place of what a subscription with the same key asked for, here or at another node.
+        """
+        if not subscription.filters().keys() <= {"topic", "where"}:
             raise DistributaryError("a subscription to streams of queries takes topic and where only")
-        self._subscriptions[subscription.key] = subscription
         self.registry_link.send(messages.RegisterSubscription(subscription))
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
@@ -294,9 +295,8 @@ class FlowBroker:
         self.refused[message.name] = message.reason
 
     def _subscription_streams(self, message: messages.SubscriptionStreams, sender: Address) -> None:
-        subscription = self._subscriptions[message.subscription]
+        subscription = message.subscription
         self.router.learn(message.locations)
-
         topics = dict(message.topics)
         filters: list[TopicFilter | WhereFilter] = []
         if subscription.topic is not None:
@@ -312,8 +312,10 @@ class FlowBroker:
                 self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))
 
         for name, stream in message.streams:
-            cursor = InputCursor(stream, Selection(where=where))
             reader = subscriber_name(subscription.key, message.generation, name)
+            if reader in self.engine.hosted:
+                continue  # the same subscription was made once more
+            cursor = InputCursor(stream, Selection(where=where))
             template = TopicTemplate.parse(topics.get(name, published_topic(name)))
             self.engine.serve(reader, cursor, partial(sink, template))
 
@@ -329,6 +331,4 @@ class FlowBroker:
                 self.engine.retire(stream, forget=True)
 
     def _withdrawal_confirmed(self, message: messages.WithdrawalConfirmation, sender: Address) -> None:
-        if message.subscriber is not None:
-            del self._subscriptions[SubscriptionKey(message.subscriber, message.name)]
         self.node.deliver(Withdrawal(message.name, message.subscriber))

@@ -247,7 +247,7 @@ class UnregisterSubscription(NamedTuple):
 class SubscriptionStreams(NamedTuple):
     """Published streams that a subscription may want, and where they are."""
 
-    subscription: SubscriptionKey
+    subscription: Subscription
     streams: tuple[tuple[str, str], ...]
     """Each stream's name, and the one that is computed in its place."""
     locations: Locations

@@ -183,7 +183,7 @@ class QueryRegistry(SourceRegistry):
         deployment = messages.QueryDeployment(query.name, specs, outputs, locations, generation)
         self._send(sender, deployment)
         for subscription, at in self._subscriptions.values():
-            self._offer(subscription, at, catalogue, only=query.name)
+            self._send(at, self._streams_for(subscription, catalogue, only=query.name))
 
     def _refusal(self, query: Query) -> str | None:
         """Why the name of a query cannot be used, if it cannot."""
@@ -235,17 +235,27 @@ class QueryRegistry(SourceRegistry):
     # Subscriptions
 
     def _register_subscription(self, message: messages.RegisterSubscription, sender: Address) -> None:
-        subscription = message.subscription
-        if subscription.key not in self._subscriptions:
-            self._generations[subscription_name(subscription.key)] += 1
-            self._offered[subscription.key] = {}
-        self._subscriptions[subscription.key] = subscription, sender
-        self._offer(subscription, sender, self.catalogue)
+        key, known = message.subscription.key, (message.subscription, sender)
+        replaced: list[str] = []
+        if self._subscriptions.get(key) != known:
+            replaced = self._readers_for(key)
+            self._generations[subscription_name(key)] += 1
+            self._offered[key] = {}
+        self._subscriptions[key] = known
+        streams = self._streams_for(message.subscription, self.catalogue)
+        if replaced:  # before it begins anew, so that nothing is delivered by both
+            self._withdraw(replaced)
+        self._send(sender, streams)
 
-    def _offer(
-        self, subscription: Subscription, at: Address, catalogue: Catalogue, only: str | None = None
-    ) -> None:
-        """Send the streams of operators, or of one query's, whose topics a subscription is for."""
+    def _readers_for(self, key: SubscriptionKey) -> list[str]:
+        """The names under which a subscription reads streams."""
+        generation = self._generations[subscription_name(key)]
+        return [subscriber_name(key, generation, name) for name in self._offered.get(key, ())]
+
+    def _streams_for(
+        self, subscription: Subscription, catalogue: Catalogue, only: str | None = None
+    ) -> messages.SubscriptionStreams:
+        """What a subscription is told: the streams of operators, or of one query's, that it may be for."""
         makers = self._makers(sharing := catalogue.shared())
         offered = self._offered[subscription.key]
         found, topics = [], []
@@ -261,10 +271,7 @@ class QueryRegistry(SourceRegistry):
         offered.update(found)
         locations = self._locations_of(stream for _, stream in found)
         generation = self._generations[subscription_name(subscription.key)]
-        streams = messages.SubscriptionStreams(
-            subscription.key, tuple(found), locations, generation, tuple(topics)
-        )
-        self._send(at, streams)
+        return messages.SubscriptionStreams(subscription, tuple(found), locations, generation, tuple(topics))
 
     # Withdrawals
 
@@ -288,9 +295,9 @@ class QueryRegistry(SourceRegistry):
             reason = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
             self._refuse(sender, str(key), f"cannot be withdrawn: {reason}")
             return
-        del self._subscriptions[key]
-        generation = self._generations[subscription_name(key)]
-        self._withdraw([subscriber_name(key, generation, name) for name in self._offered.pop(key)])
+        readers = self._readers_for(key)
+        del self._subscriptions[key], self._offered[key]
+        self._withdraw(readers)
         self._send(sender, messages.WithdrawalConfirmation(key.id, key.subscriber))
 
     def _withdraw(self, readers: Iterable[str]) -> None:
