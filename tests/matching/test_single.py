@@ -16,7 +16,7 @@ from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
 from distributary.filters.where.filter import WhereFilter
 from distributary.matching.bound import BoundArrays
-from distributary.matching.registry import FEW
+from distributary.matching.naming import FEW, SHORT
 from distributary.matching.topic import shapes
 from distributary.matching.where import bitsets
 
@@ -136,7 +136,9 @@ def test_a_removal_is_seen_after_the_table_of_slots_was_replaced_by_a_larger_one
     assert index.match(event) == [1]
 
 
-@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1])
+@pytest.mark.parametrize(
+    "count", [FEW - 1, FEW, FEW + 1, SHORT, SHORT + 1, shapes.FEW_HITS + 1, bitsets.FEW + 1]
+)
 def test_more_answers_than_there_is_room_for_at_first(count: int) -> None:
     event = Event("e", "A/B", {"a": 5, "b": 9})
     by_topic = [Subscription(f"t{number}", "ann", "A/B", f"a <> {-1 - number}") for number in range(count)]
@@ -162,6 +164,29 @@ def test_many_ids_come_sorted_whatever_letters_they_have_and_after_changes(prefi
     matcher.remove(f"{prefix}7")
     matcher.add(Subscription("ä", "ann", "A"))
     assert matcher.match(event) == matcher.ids()
+
+
+@pytest.mark.parametrize("count", [1, 2, FEW, FEW + 1, SHORT - 1, SHORT, SHORT + 1, 2 * SHORT])
+def test_ids_follow_when_slots_are_shared_given_up_and_used_again(count: int) -> None:
+    matcher = Matcher(Subscription(f"s{-number}", "ann", where=f"a > {-number}") for number in range(count))
+    event = Event("e", attributes={"a": 1, "x": 0})
+    assert matcher.match(event) == matcher.ids()
+    changes = [
+        lambda: matcher.add(Subscription("shared", "ann", where="a > 0")),
+        lambda: matcher.add(Subscription("tolerant", "ann", where="a > 0", change={"x": 1})),
+        lambda: matcher.remove("s0"),
+        lambda: matcher.remove("shared"),
+        lambda: matcher.add(Subscription("s0 again" * 9, "ann", where="a > 0.5")),
+        lambda: matcher.remove("tolerant"),
+        lambda: matcher.add(Subscription("0", "ann", where="a > 0")),
+        matcher.compact,
+        lambda: matcher.add(Subscription("".join(map(chr, range(32))), "ann", where="a > 0.25")),
+        matcher.compact,
+    ]
+    for change in changes:
+        change()
+        matcher.forget()
+        assert matcher.match(event) == matcher.ids()
 
 
 def test_a_tolerance_takes_note_of_an_event_alone_as_of_one_in_a_batch() -> None:

@@ -3,7 +3,8 @@
 `Matcher` is the way in, and holds any filters; an index holds filters of one kind. In reading order:
 
 - `matcher`: `Matcher`, standing subscriptions that can be asked, changed, explained, frozen and opened
-- `registry`: who is subscribed; with `names` (ids by number) and `serials` (registrations for good)
+- `registry`: who is subscribed; with `names` (ids by number), `naming` (the ids that one event's slots come
+  to), `joining` (texts next to each other) and `serials` (registrations for good)
 - `combinations`: distinct combinations of filters, and the search for those an event passes; with `slots`
 - `bulk`: very many subscriptions registered at once; with `distinct` (texts numbered) and `digests`
 - `growing`: arrays that grow in pages of their own while an index is built

@@ -17,7 +17,7 @@ from distributary.kernel import Ints, sealed
 from distributary.matching import frozen
 from distributary.matching.growing import GrowingArray
 from distributary.matching.index import Arrays, F
-from distributary.matching.names import take_texts
+from distributary.matching.joining import take_texts
 
 
 class GrowingTexts:

@@ -10,7 +10,7 @@ Changes are live: adding or removing one subscription touches its own slot alone
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ from distributary.matching.engines import change_class, checked_engines
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Pairs
 from distributary.matching.order import by_row, by_row_and_rank
-from distributary.matching.registry import FEW, SubscriptionRegistry
+from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.single import SingleEvent
 from distributary.model import Delivery, Event, Subscription
 
@@ -189,12 +189,9 @@ class Matcher:
         """The ids of the subscriptions that want this event, sorted. Tolerances take note of it."""
         single = SingleEvent(event)
         slots = self._combinations.passed_by(single)
-        found = len(slots)
-        if not found:
+        if not len(slots):
             return []
-        if found == 1 and (only := self._registry.only_id(slots.item())) is not None:
-            return [only]
-        return self._registry.names.ordered(self._wanting(single, slots))
+        return self._registry.ids_of(slots, self._firing(single))
 
     def match_serials(self, event: Event) -> list[int]:
         """As `match`, with the serials of the subscriptions in place of their ids, in no particular order.
@@ -205,19 +202,13 @@ class Matcher:
         slots = self._combinations.passed_by(single)
         if not len(slots):
             return []
-        serials: list[int] = self._registry.serials(self._wanting(single, slots)).tolist()
+        numbers = self._registry.numbers_of(slots, self._firing(single))
+        serials: list[int] = self._registry.serials(numbers).tolist()
         return serials
 
-    def _wanting(self, single: SingleEvent, slots: Ints) -> list[int] | Ints:
-        """The numbers of the subscriptions of these slots that want the event. Tolerances take note of it."""
-        numbers, tolerant = self._registry.numbers_of(slots)
-        if tolerant:
-            fired = self._change.fire_single(single, slots)
-            if isinstance(numbers, list) and len(fired) <= FEW:
-                numbers += fired.tolist()
-            else:
-                numbers = np.concatenate([np.array(numbers, np.int32), fired])
-        return numbers
+    def _firing(self, single: SingleEvent) -> Callable[[Ints], Ints]:
+        """From slots to the subscriptions whose tolerance this event exceeds. Tolerances take note of it."""
+        return lambda slots: self._change.fire_single(single, slots)
 
     def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:
         """All matches of the well-formed events of a batch, as columns.

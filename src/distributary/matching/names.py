@@ -11,18 +11,19 @@ numbers is O(m log changes), in arrays.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, sealed, text_order
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays
-from distributary.matching.memory import WORD, load_word, prefetch, store_word
+from distributary.matching.joining import EXPECTED, NUMBER_BITS, divided, join_texts, take_texts
+from distributary.matching.memory import WORD, prefetch
 
 FEW = 4096
 """Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
@@ -30,11 +31,10 @@ FEW = 4096
 CHANGED = -1
 """The rank of a number of the base that has another text now, or none."""
 
-EXPECTED = 24
-"""Bytes that are made room for, for each text of one event; more are made when they are needed."""
-
 SEPARATORS = range(32)
 """Bytes that may stand between texts which Python divides at once: the first that is in none of them."""
+
+NO_KEYS: Longs = np.empty(0, np.int64)
 
 SORTED_ANEW = 16
 """A base is sorted anew when more than one text in so many changed; else its order is merged."""
@@ -74,6 +74,8 @@ class NameTable:
         self._recent: _Recent | None
         self._views: tuple[memoryview, memoryview]
         """The offsets and the bytes, for looking at one number."""
+        self.bases = 0
+        """How often the base was replaced: whoever keeps keys or ranks keeps them no longer than that."""
         self._bound: _BoundBase | None
         """What `ordered` reads of the base."""
         self._set_base(pa.array([], pa.large_string()))
@@ -139,46 +141,56 @@ class NameTable:
         taken = self._taken(np.where(changed, np.int32(0), numbers))
         return pc.replace_with_mask(taken, pa.array(changed), patches)
 
-    def ordered(self, numbers: list[int] | Ints) -> list[str]:
-        """The texts of these numbers, which have some, sorted; a list of them is taken to be short.
+    def ordered(self, numbers: list[int] | Ints, keys: Longs = NO_KEYS) -> list[str]:
+        """The texts of these numbers, which have some, and of these keys, sorted.
 
-        The texts of the base come in the order of their ranks, and what changed since is sorted in.
+        A list of numbers is taken to be short. Those of the base come in the order of their ranks, and what
+        changed since is sorted in.
         """
         if isinstance(numbers, list):
-            few: list[Any] = list(map(self.text, numbers))
-            few.sort()
-            return few
-        bound = self._bound
-        if bound is None:
-            bound = self._bound = self._bind()
-        ranks: Ints = np.empty(len(numbers), np.int32)
-        of_base = _ranks_of(bound.arrays.words, numbers, ranks)
-        of_texts = ranks[:of_base]
-        of_texts.sort()
-        texts = self._joined_texts(bound, of_texts) if of_base else []
+            if not len(keys):
+                few: list[Any] = list(map(self.text, numbers))
+                few.sort()
+                return few
+            numbers = np.array(numbers, np.int32)
+        of_numbers: Longs = np.empty(len(numbers), np.int64)
+        of_base = _keys_of(self._bound_base().arrays.words, numbers, of_numbers)
+        keys = np.concatenate((keys, of_numbers[:of_base]))
+        texts = self.in_order(keys) if len(keys) else []
         if of_base < len(numbers):
-            texts += map(self.text, ranks[of_base:].tolist())
+            texts += map(self.text, of_numbers[of_base:].tolist())  # type: ignore[arg-type]
             texts.sort()
         return texts
 
-    def _bind(self) -> _BoundBase:
-        """What `ordered` reads of the base."""
-        free = (code for code in SEPARATORS if not (self._bytes == code).any())
-        ints, longs = (self.rank, self.order), (self._offsets, np.int64)
-        arrays = BoundArrays([*((array, np.int32) for array in ints), longs, (self._bytes, np.uint8)])
-        return _BoundBase(arrays, next(free, None))
+    def in_order(self, keys: Longs) -> list[str]:
+        """The texts of these keys, of which there are some, sorted, as the keys are then.
 
-    def _joined_texts(self, bound: _BoundBase, ranks: Ints) -> list[Any]:
-        """The texts of these ranks: one text that Python divides, which is faster than making one by one."""
+        They are made one text, which Python divides: that is faster than making one by one.
+        """
+        keys.sort()
+        bound = self._bound_base()
         words, separator = bound.arrays.words, bound.separator
         if separator is None:
-            return list(self._taken(self.order[ranks]).to_pylist())
-        joined: Bytes = np.empty(len(ranks) * EXPECTED, np.uint8)
-        length = _join(words, ranks, separator, joined)
+            return list(self._taken(keys.astype(np.int32)).to_pylist())
+        joined: Bytes = np.empty(len(keys) * EXPECTED, np.uint8)
+        length = _join(words, keys, separator, joined)
         if length > len(joined):
             joined = np.empty(length, np.uint8)
-            length = _join(words, ranks, separator, joined)
-        return str(joined.data[: length - 1], "utf-8").split(chr(separator))
+            length = _join(words, keys, separator, joined)
+        return divided(joined, length, separator)
+
+    def separated(self) -> tuple[Sequence[tuple[NDArray[Any], DTypeLike]], int | None]:
+        """The offsets and the bytes of the base with their types, and a byte that is in none of its texts."""
+        free = (code for code in SEPARATORS if not (self._bytes == code).any())
+        return ((self._offsets, np.int64), (self._bytes, np.uint8)), next(free, None)
+
+    def _bound_base(self) -> _BoundBase:
+        """What kernels read of the base."""
+        bound = self._bound
+        if bound is None:
+            texts, separator = self.separated()
+            bound = self._bound = _BoundBase(BoundArrays([(self.rank, np.int32), *texts]), separator)
+        return bound
 
     def ranks(self, numbers: Ints) -> Floats:
         """For each of these numbers, which have texts, a value that is ordered as the texts are."""
@@ -274,6 +286,7 @@ class NameTable:
         )
 
     def _set_base(self, base: pa.Array, order: Ints | None = None, rank: Ints | None = None) -> None:
+        self.bases += 1
         self._base = base
         self._order = order
         self._rank = rank
@@ -374,53 +387,11 @@ def _place(text: Bytes, order: Ints, offsets: Longs, data: Bytes) -> int:
     return low
 
 
-def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
-    """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""
-    # The arrays are NumPy's, which asks for large pages: they are much faster to get than those of kernels.
-    ends = np.empty(len(numbers) + 1, np.int64)
-    _add_lengths(numbers, offsets, data, ends)
-    taken = np.empty(int(ends[-1]) + WORD, np.uint8)
-    _copy_texts(numbers, offsets, data, ends, taken)
-    return ends, taken
-
-
 @kernel
-def _add_lengths(numbers: Ints, offsets: Longs, data: Bytes, ends: Longs) -> None:
-    """Write where each text ends if they lie one after another."""
-    ends[0] = total = np.int64(0)
-    for at in range(len(numbers)):
-        number = np.uint64(numbers[at])
-        start = offsets[number]
-        prefetch(data, start)
-        total += offsets[number + np.uint64(1)] - start
-        ends[at + 1] = total
+def _keys_of(words: Longs, numbers: Ints, keys: Longs) -> int:
+    """Write the keys of the numbers whose texts are in the base, and behind them the other numbers.
 
-
-@kernel
-def _copy_texts(numbers: Ints, offsets: Longs, data: Bytes, ends: Longs, taken: Bytes) -> None:
-    for at in range(len(numbers)):
-        _copy(data, offsets[numbers[at]], taken, ends[at], ends[at + 1])
-
-
-@inlined
-def _copy(data: Bytes, start: Any, taken: Bytes, to: Any, end: Any) -> None:
-    """Copy what starts there to these places; a word behind the end may be written to as well."""
-    if start + end - to + WORD <= len(data):
-        while to < end:  # what is written beyond the end is overwritten by the next
-            store_word(taken, to, load_word(data, start))
-            to += WORD
-            start += WORD
-    while to < end:
-        taken[to] = data[start]
-        to += 1
-        start += 1
-
-
-@kernel
-def _ranks_of(words: Longs, numbers: Ints, ranks: Ints) -> int:
-    """Write the ranks of the numbers whose texts are in the base, and behind them the other numbers.
-
-    Returns how many ranks there are.
+    Returns how many keys there are.
     """
     rank = array_at(words, 0, np.int32)
     for number in numbers:
@@ -428,41 +399,25 @@ def _ranks_of(words: Longs, numbers: Ints, ranks: Ints) -> int:
     of_base, others = 0, len(numbers)
     for number in numbers:
         if number < len(rank) and rank[number] != CHANGED:
-            ranks[of_base] = rank[number]
+            keys[of_base] = key_of(rank[number], number)
             of_base += 1
         else:
             others -= 1
-            ranks[others] = number
+            keys[others] = number
     return of_base
 
 
-@kernel
-def _join(words: Longs, ranks: Ints, separator: int, joined: Bytes) -> int:
-    """Write the texts of these ranks, each with a separator behind it, if there is room; how long they are.
+@inlined
+def key_of(rank: Any, number: Any) -> Any:
+    """The key of a text of the base."""
+    return np.int64(rank) << NUMBER_BITS | np.int64(number)
 
-    That is told with the word more that copying needs.
-    """
-    order, offsets = array_at(words, 1, np.int32), array_at(words, 2, np.int64)
-    data = array_at(words, 3, np.uint8)
-    for rank in ranks:
-        prefetch(order, rank)
-    for rank in ranks:
-        prefetch(offsets, order[rank])
-    length = len(ranks)
-    for rank in ranks:
-        start, end = offsets[order[rank]], offsets[order[rank] + 1]
-        prefetch(data, start)
-        length += end - start
-    if length + WORD > len(joined):
-        return length + WORD
-    to = 0
-    for rank in ranks:
-        start, end = offsets[order[rank]], offsets[order[rank] + 1]
-        _copy(data, start, joined, to, to + end - start)
-        to += end - start
-        joined[to] = separator
-        to += 1
-    return length
+
+@kernel
+def _join(words: Longs, keys: Longs, separator: int, joined: Bytes) -> int:
+    """Write the texts of these keys of the bound base, as `join_texts` does."""
+    offsets, data = array_at(words, 1, np.int64), array_at(words, 2, np.uint8)
+    return int(join_texts(offsets, data, keys, separator, joined))
 
 
 def places_of(wanted: NDArray[Any], keys: NDArray[Any]) -> tuple[Longs, Flags]:

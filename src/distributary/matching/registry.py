@@ -11,7 +11,7 @@ arrays by number and slot, an opened registry copies the pages that it writes to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,20 +21,14 @@ from numpy.typing import NDArray
 from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
-from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays, Pairs
-from distributary.matching.memory import prefetch
 from distributary.matching.names import NameTable
+from distributary.matching.naming import NONE, SlotIds
 from distributary.matching.order import at_places
 from distributary.matching.serials import Serials
 
-NONE = -1
-
 ROOM = 8
 """After very many were entered there is room for one more for each so many."""
-
-FEW = 3
-"""So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
 
 
 class ByNumber(NamedTuple):
@@ -60,17 +54,6 @@ class BySlot(NamedTuple):
     """Those with a tolerance."""
 
 
-class _Links:
-    """The lists of the slots' subscriptions, for a single event: as Python and as a kernel reads them."""
-
-    __slots__ = ("bound", "views")
-
-    def __init__(self, first: Ints, first_changing: Ints, following: Ints) -> None:
-        arrays = (first, first_changing, following)
-        self.views: tuple[memoryview, ...] = tuple(array.data for array in arrays)
-        self.bound = BoundArrays((array, np.int32) for array in arrays)
-
-
 class SubscriptionRegistry:
     """The table of subscriptions."""
 
@@ -83,8 +66,8 @@ class SubscriptionRegistry:
         room = np.full(64, NONE, np.int32)
         self._of = ByNumber(room.astype(np.int64), *(room.copy() for _ in range(5)))
         self._slots = BySlot(room.copy(), room.copy())
-        self._links: _Links | None = None
-        """What `numbers_of` reads, while the arrays are what they were."""
+        self._slot_ids: SlotIds | None = None
+        """What one event reads, while the arrays are what they were."""
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -120,6 +103,8 @@ class SubscriptionRegistry:
         self._of.changing[number] = changing
         if changing:
             self._serials.add(serial, number)
+        if self._slot_ids is not None:
+            self._slot_ids.change(slot)
         first, following, preceding = self._list(changing)
         after = int(first[slot])
         first[slot] = number
@@ -157,6 +142,8 @@ class SubscriptionRegistry:
         """Strike a subscription out; its number, its slot, and whether it has a tolerance."""
         number = self.number(subscription_id)
         slot, changing = self.slot(number), self.is_changing(number)
+        if self._slot_ids is not None:
+            self._slot_ids.change(slot)
         first, following, preceding = self._list(changing)
         before, after = int(preceding[number]), int(following[number])
         if before != NONE:
@@ -214,43 +201,19 @@ class SubscriptionRegistry:
         _expand(pairs.rows, pairs.slots, first, following, *expanded)
         return expanded
 
-    def only_id(self, slot: int) -> str | None:
-        """The id of a slot's only subscription, if it has no tolerance; None when there is not just that."""
-        links = self._links or self._linked()
-        first, first_changing, following = links.views
-        number = first[slot]
-        if number == NONE or following[number] != NONE or first_changing[slot] != NONE:
-            return None
-        return self.names.text(number)
+    def ids_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
+        """The ids of the subscriptions of one event's slots: see `SlotIds.ids`."""
+        return self._ids().ids(slots, fire)
 
-    def numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
-        """The subscriptions of these slots that have no tolerance, and whether there are others that do.
+    def numbers_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[int] | Ints:
+        """The numbers of the subscriptions of one event's slots: see `SlotIds.numbers`."""
+        return self._ids().numbers(slots, fire)
 
-        They come as a list where they are few, which is the faster way then.
-        """
-        links = self._links or self._linked()
-        if len(slots) <= FEW:
-            first, first_changing, following = links.views
-            few: list[int] = []
-            tolerant = False
-            for slot in slots.tolist():
-                tolerant |= first_changing[slot] != NONE
-                number = first[slot]
-                while number != NONE and len(few) < FEW:
-                    few.append(number)
-                    number = following[number]
-            if len(few) < FEW:
-                return few, tolerant
-        numbers: Ints = np.empty(FEW + len(slots), np.int32)
-        count, tolerant = _numbers_of(links.bound.words, slots, numbers)
-        while count > len(numbers):
-            numbers = np.empty(count, np.int32)
-            count, tolerant = _numbers_of(links.bound.words, slots, numbers)
-        return numbers[:count], tolerant
-
-    def _linked(self) -> _Links:
-        self._links = _Links(self._slots.first, self._slots.first_changing, self._of.following)
-        return self._links
+    def _ids(self) -> SlotIds:
+        ids, names = self._slot_ids, self.names
+        if ids is None or ids.names is not names or ids.bases != names.bases:
+            ids = self._slot_ids = SlotIds(*self._slots, self._of.following, names)
+        return ids
 
     def ids(self) -> list[str]:
         """The ids of all subscriptions, sorted."""
@@ -313,10 +276,10 @@ class SubscriptionRegistry:
     def _reserve(self, number: int, slot: int) -> None:
         if number >= len(self._of.slot_of):
             self._of = ByNumber(*(_grown(array, number) for array in self._of))
-            self._links = None
+            self._slot_ids = None
         if slot >= len(self._slots.first):
             self._slots = BySlot(*(_grown(array, slot) for array in self._slots))
-            self._links = None
+            self._slot_ids = None
 
 
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
@@ -361,29 +324,3 @@ def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints, out_rows: Int
             out_numbers[filled] = number
             filled += 1
             number = following[number]
-
-
-@kernel
-def _numbers_of(words: Longs, slots: Ints, numbers: Ints) -> tuple[int, bool]:
-    """Write the numbers of those without a tolerance as far as they fit; how many, and are there others?"""
-    first, first_changing, following = (
-        array_at(words, 0, np.int32),
-        array_at(words, 1, np.int32),
-        array_at(words, 2, np.int32),
-    )
-    for slot in slots:
-        prefetch(first, slot)
-        prefetch(first_changing, slot)
-    for slot in slots:
-        prefetch(following, first[slot])
-    count = 0
-    tolerant = False
-    for slot in slots:
-        tolerant |= first_changing[slot] != NONE
-        number = first[slot]
-        while number != NONE:
-            if count < len(numbers):
-                numbers[count] = number
-            count += 1
-            number = following[number]
-    return count, tolerant
