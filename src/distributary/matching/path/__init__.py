@@ -17,9 +17,10 @@ The modules of `PathClasses`, the default, in reading order:
 The other indexes, and what they need:
 
 - `verifier`: `PathVerifier`, exact answers for pairs that another index found
-- `signature`: a document's structure as a Bloom filter; `bloom`: `PathBloom`, which pre-selects by it
+- `signature`: a document's structure as a Bloom filter; `scanned_items`: the same from a document's bytes;
+  `bloom`: `PathBloom`, which pre-selects by it
 - `automaton`: `PathAutomaton`, the baseline in the manner of YFilter
 
-`matching.engines` offers the indexes by name; `systems.hope` uses `signature`. Nothing is exported here,
-because the modules load Numba.
+`matching.engines` offers the indexes by name; `systems.hope` uses `signature` and `scanned_items`.
+Nothing is exported here, because the modules load Numba.
 """

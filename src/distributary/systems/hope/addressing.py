@@ -10,7 +10,8 @@ document that a path selects covers the path's signature in either length, so
 
 Rules:
 
-- Both come from one pass over the items, each hashed once. No node parses a document again to route it.
+- Both come from one pass over the items, each hashed once. No node parses a document again to route it, and
+  the publisher reads it from its bytes where that is possible (`matching.path.scanned_items`).
 - A path's items are those that every document it selects has. `//`, `*`, `or` and `not()` add fewer items,
   never too many; filters of other kinds add none.
 - Values have bits of the filter for themselves (section 6.2): a path that compares a node with `=` guarantees
@@ -29,6 +30,7 @@ from typing import NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.filters.filter import Filter
+from distributary.filters.path.document import Document
 from distributary.filters.path.filter import PathFilter, parsed_document
 from distributary.matching.path.signature import (
     Item,
@@ -80,7 +82,19 @@ class Addressing:
         """The address of an event; DocumentError when its document cannot be parsed."""
         if event.document is None:
             return self.of_items(())
-        document = parsed_document(event.document)
+        from distributary.matching.path.scanned_items import scanned_items
+
+        scanned = scanned_items(event.document, values=self.has_values)
+        if scanned is None:
+            return self.of_document(parsed_document(event.document))
+        address = self.of_items(scanned.structure, scanned.values)
+        if not self.has_values:
+            return address
+        others = scanned.hashed_bits(SignatureShape(self.value_bits, self.hashes))
+        return address._replace(filter=address.filter | others << self.length)
+
+    def of_document(self, document: Document) -> StructuralAddress:
+        """The address of an event with this document: what `of_event` finds without parsing it."""
         return self.of_items(document_items(document), document_values(document) if self.has_values else ())
 
     def of_filters(self, filters: Mapping[str, Filter]) -> StructuralAddress:
