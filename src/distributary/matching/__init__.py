@@ -23,6 +23,7 @@
   and `elements` (arrays); `truths`: a condition evaluated for all rows
 - `frozen`: arrays in a directory; `order`: answers in their order
 - `memory`: what kernels can say to the processor's memory
+- `blake2b`: the digests of `hashlib`, in a kernel
 - `explain`: why a subscription wants an event, or does not
 - `rendezvous/`: which of several parts an event and a subscription meet at
 
