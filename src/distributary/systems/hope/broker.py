@@ -61,6 +61,9 @@ Visit = Callable[[int, CubeVertex, Key | None], Iterable[Key]]
 """Looks at a vertex, given its position, its place and where the message came from; returns the keys of the
 neighbours that the message goes on to."""
 
+SEEN_WITHOUT_DOCUMENT = ("topic", "where", "change")
+"""The kinds of filters that look at other parts of an event; those of an application's own may not."""
+
 LEASES = 3.5
 """After how many refresh periods a registration that was not renewed is dropped."""
 
@@ -211,8 +214,8 @@ class HopeBroker(RendezvousBroker):
     def _may_want(self, event: Event) -> bool:
         """Whether an event, whose document is not looked at, may match anything here."""
         return any(
-            all(each.matches(event) for kind, each in self.home.filters(key).items() if kind != "path")
-            for key in self._addresses
+            all(each.matches(event) for kind, each in filters.items() if kind in SEEN_WITHOUT_DOCUMENT)
+            for filters in map(self.home.filters, self._addresses)
         )
 
     def filter_of(self, key: SubscriptionKey) -> int:

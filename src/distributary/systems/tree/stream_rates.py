@@ -37,6 +37,9 @@ class StreamRates:
         while self._latest and self._latest[0][0] < now - window:
             _, stream = self._latest.popleft()
             self._counts[stream] -= 1
+            if not self._counts[stream]:
+                del self._counts[stream]
+                self._wanted.pop(stream, None)
         recent = (stream for stream, when in self._wanted.items() if when >= now - window)
         return tuple(sorted((stream, self._counts[stream] / window) for stream in recent))
 
