@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,9 +14,13 @@ from distributary.model import Event, Subscription
 from distributary.sim.evaluation import PlainEvaluation
 from distributary.workloads import WORKLOADS, workload
 
-NAMES = ("a", "b", "wind.speed")
-VALUES: tuple[Any, ...] = (0, 1, -3, 2.5, 9007199254740993, "a", "ab", "b%", "", True, False, None)
-LITERALS = ("0", "1", "-3", "2.5", "9007199254740992", "'a'", "'ab'", "''", "true")
+ATTRIBUTES = ("a", "b", "wind.speed")
+NAMES = (*ATTRIBUTES, "wind", "id", "topic")
+VALUES: tuple[Any, ...] = (
+    *(0, 1, -3, 2.5, 0.1, Decimal("0.1"), Decimal("2.5"), 9007199254740993),
+    *("a", "ab", "b%", "", True, False, None),
+)
+LITERALS = ("0", "1", "-3", "2.5", "0.1", "-0.1", "9007199254740992", "'a'", "'ab'", "''", "true")
 PATTERNS = ("'a%'", "'_'", "'%b%'", "'a'", "''")
 
 
@@ -47,7 +52,8 @@ def test_conditions_mean_what_the_filters_say() -> None:
         asked = PlainEvaluation(Subscription("s", "ann", where=text))
         assert not asked.borrowed, text
         for _ in range(8):
-            event = Event("e", attributes={name: draw.choice(VALUES) for name in NAMES})
+            attributes = {name: draw.choice(VALUES) for name in ATTRIBUTES}
+            event = Event("ab", draw.choice([None, "a", "a/b"]), attributes)
             wanted = WhereFilter.parse(text).matches(event)
             assert asked.passes(event) == wanted, (text, event)
             passed += wanted
@@ -80,6 +86,13 @@ def test_topics_are_compared_level_by_level(pattern: str, topic: str, fits: bool
     subscription = Subscription("s", "ann", topic=pattern)
     assert PlainEvaluation(subscription).passes(Event("e", topic)) is fits
     assert Profile.of(subscription).matches(Event("e", topic)) is fits
+
+
+def test_a_document_is_text_whatever_encoding_it_declares() -> None:
+    subscription = Subscription("s", "ann", path="/a[. = 'é']")
+    event = Event("e", document="<?xml version='1.0' encoding='ISO-8859-1'?><a>é</a>")
+    assert Profile.of(subscription).matches(event)
+    assert PlainEvaluation(subscription).passes(event)
 
 
 def test_what_it_does_not_understand_is_left_to_the_filters_and_told() -> None:

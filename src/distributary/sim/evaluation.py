@@ -151,7 +151,8 @@ def _compiled(path: str) -> Any:
 
 @lru_cache(maxsize=16)
 def _tree(document: str) -> Any:
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    # The document is text already: what it says of its encoding is past.
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, encoding="utf-8")
     return etree.ElementTree(etree.fromstring(document.encode(), parser))
 
 
@@ -160,7 +161,15 @@ def _tree(document: str) -> Any:
 
 def _condition_check(condition: str) -> Callable[[Event], bool]:
     truth = _truth(_parsed(condition))
-    return lambda event: truth(event.attributes) is True
+    return lambda event: truth(_seen(event)) is True
+
+
+def _seen(event: Event) -> Attributes:
+    """What a condition sees of an event: its id and topic too, and objects of which it has an attribute."""
+    present = {name: value for name, value in event.attributes.items() if value is not None}
+    inside = (name.split(".")[:depth] for name in present for depth in range(1, name.count(".") + 1))
+    objects: Attributes = {".".join(parts): {} for parts in inside}
+    return {"id": event.id, "topic": event.topic, **objects, **present}
 
 
 @lru_cache(maxsize=4096)
@@ -255,10 +264,10 @@ def _value(node: Any) -> Callable[[Attributes], Any]:
         name = ".".join(part.name for part in node.parts)
         return lambda event: event.get(name)
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-        number = -_literal(node.this)
+        number = _numeral("-" + node.this.this)
         return lambda event: number
     if isinstance(node, exp.Literal):
-        literal = _literal(node)
+        literal = node.this if node.is_string else _numeral(node.this)
         return lambda event: literal
     if isinstance(node, exp.Boolean):
         truth = bool(node.this)
@@ -266,10 +275,8 @@ def _value(node: Any) -> Callable[[Attributes], Any]:
     raise NotUnderstoodError(node)
 
 
-def _literal(node: exp.Literal) -> Any:
-    if node.is_string:
-        return node.this
-    return int(node.this) if node.this.isdigit() else float(node.this)
+def _numeral(text: str) -> int | Decimal:
+    return int(text) if text.lstrip("-").isdigit() else Decimal(text)
 
 
 def _sort(value: Any) -> str | None:
@@ -282,6 +289,8 @@ def _sort(value: Any) -> str | None:
 
 
 def _compared(compare: Callable[[Any, Any], bool], left: Any, right: Any) -> Truth:
+    if {type(left), type(right)} == {Decimal, float}:
+        left, right = float(left), float(right)  # a decimal that meets a double is rounded to one
     sort = _sort(left)
     return compare(left, right) if sort is not None and sort == _sort(right) else None
 
