@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from distributary.plan.queries.graph import (
     client,
 )
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
-from distributary.plan.queries.shedding import shed_load
+from distributary.plan.queries.shedding import QueryWork, shed_load, shed_work
 from distributary.plan.trees.tree import Sites, star
 from plan.queries.networks import exact_placement
 
@@ -76,3 +77,32 @@ def test_what_a_site_does_besides_leaves_queries_that_much_less() -> None:
     assert shed_load(busy, 5).lost == 1
     assert least_loaded(placement.workload, placement.network).hosts == (0, 1, 1, 1)
     assert least_loaded(busy.workload, busy.network).hosts == (0, 1, 0, 1)
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.booleans()), min_size=1, max_size=6),
+    st.integers(0, 30),
+)
+def test_queries_that_must_stay_whole_do_and_others_make_room_for_them(
+    each: list[tuple[int, int, bool]], limit: int
+) -> None:
+    numbers = range(len(each))
+    fixed = [number for number in numbers if each[number][2]]
+    loads = [load for load, _, _ in each]
+    work = QueryWork([worth for _, worth, _ in each], [[n] for n in numbers], [0] * len(each), loads, fixed)
+    kept, (load,) = shed_work(work, np.array([float(limit)]))
+    assert all(kept[number] == 1 for number in fixed)
+    least = sum(loads[number] for number in fixed)
+    assert load == pytest.approx(min(sum(loads), max(limit, least)), abs=1e-6)
+
+
+def test_an_operator_of_a_query_that_must_stay_whole_is_not_thinned_for_the_others() -> None:
+    # Operator 0 works for both queries, operator 1 at the same site for the second alone.
+    work = QueryWork([1.0, 1.0], [[0], [0, 1]], [0, 0], [4.0, 4.0], fixed=[0])
+    kept, (load,) = shed_work(work, np.array([6.0]))
+    assert kept.tolist() == pytest.approx([1.0, 0.5])
+    assert load == pytest.approx(6.0)
+    kept, (load,) = shed_work(work, np.array([3.0]))
+    assert kept.tolist() == pytest.approx([1.0, 0.0])
+    assert load == pytest.approx(4.0)
