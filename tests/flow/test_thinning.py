@@ -185,3 +185,10 @@ def test_a_schedule_forgets_what_nobody_asks_about() -> None:
     schedule.forget_before(20)
     assert [schedule.least(first, 40) for first in range(20, 40)] == before
     assert schedule.share == 1.0
+
+
+def test_of_two_changes_at_one_time_the_later_one_counts() -> None:
+    schedule = ShareSchedule()
+    schedule.change(10, 0.5)
+    schedule.change(10, 0.8)
+    assert (schedule.least(0, 20), schedule.least(10, 20), schedule.least(0, 9)) == (0.8, 0.8, 1.0)

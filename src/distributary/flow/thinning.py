@@ -110,9 +110,16 @@ class ShareSchedule:
         """The share in force from the last change on."""
         return self._changes[-1][1]
 
+    @property
+    def since(self) -> int:
+        """The time of the last change."""
+        return self._changes[-1][0]
+
     def change(self, since: int, share: float) -> None:
         """Have another share in force from a time on, which is not before the last change."""
-        assert since >= self._changes[-1][0], (since, self._changes)
+        assert since >= self.since, (since, self._changes)
+        if since == self.since:
+            del self._changes[-1]
         self._changes.append((since, share))
 
     def least(self, first: int, last: int) -> float:

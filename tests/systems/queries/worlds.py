@@ -24,6 +24,7 @@ from distributary.systems.queries.settings import (
     CheckpointSettings,
     QueryOptimiserSettings,
     Regrouping,
+    SheddingSettings,
     Surroundings,
 )
 from distributary.systems.queries.source_trees import ParentPreference
@@ -64,6 +65,7 @@ class World:
         prefer: ParentPreference | None = None,
         probing: float = 30.0,
         processors: Mapping[Address, Processor] | None = None,
+        shedding: SheddingSettings | None = None,
     ) -> None:
         self.random = Random(f"{seed}/world")
         self.taken: dict[tuple[str, int, str], list[int]] = {}
@@ -90,6 +92,7 @@ class World:
                 checkpoints=checkpoints,
                 regrouping=regrouping,
                 processor=(processors or {}).get(address, INSTANT),
+                shedding=shedding,
             ),
         )
         for address in self.nodes:

@@ -107,7 +107,9 @@ class QueryWork:
 
     def loads(self, kept: Floats, sites: int) -> Floats:
         """Every site's load when queries keep these shares."""
-        return np.bincount(self.hosts, self.load * self.share(kept), sites)
+        found: Floats = np.zeros(sites)
+        np.add.at(found, self.hosts, self.load * self.share(kept))
+        return found
 
     def freed(self, number: int, kept: Floats, sites: int) -> Floats:
         """What each site is spared by a query that keeps nothing; operators that others need stay."""

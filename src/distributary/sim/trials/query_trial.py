@@ -384,6 +384,7 @@ PURPOSES = {
     "weighing and deciding": query_network.OPTIMISATION,
     "measuring links": query_network.LINK_MESSAGES,
     "checkpoints and registry failover": query_network.CHECKPOINT_MESSAGES,
+    "shedding load": query_network.SHEDDING_MESSAGES,
     "acknowledgements": (Ack,),
 }
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import inf
 
 from distributary.errors import DistributaryError
 from distributary.filters.topic import TopicFilter
@@ -44,8 +45,10 @@ from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
 from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
+from distributary.systems.queries.shedding import Shedding
 from distributary.systems.queries.source_trees import ParentPreference, preference_of
 from distributary.systems.queries.stream_trees import StreamTreeSettings
+from distributary.systems.queries.thinning import NodeThinning
 from distributary.systems.queries.traffic import TrafficCounter
 
 OWN = frozenset({"id", "topic"})
@@ -96,8 +99,11 @@ class FlowBroker:
         optimising: settings.QueryOptimiserSettings | None = None,
         checkpoints: settings.CheckpointSettings | None = None,
         regrouping: settings.Regrouping | None = None,
+        shedding: settings.SheddingSettings | None = None,
         processor: Processor = INSTANT,
     ) -> None:
+        if shedding is not None and checkpoints is not None:
+            raise DistributaryError("a network that makes checkpoints does not shed load: choose one of them")
         around = surroundings or settings.Surroundings()
         if regrouping is not None:
             around = replace(around, regrouping=regrouping)
@@ -116,12 +122,13 @@ class FlowBroker:
         self._source_counts: list[TrafficCounts] = []
         """What proxies have counted of sources whose root broker this is."""
         # The parts, each made after those that it works with.
+        thinned: dict[str, str] = {}
         self.registry_link: RegistryLink
         if checkpoints is not None:
             self.registry_link = RegistryClient(connections, registry, around, checkpoints)
         else:
             here = node.address == registry
-            made = QueryRegistry(node, around, connections.send) if here else None
+            made = QueryRegistry(node, around, connections.send, thinned=thinned) if here else None
             self.registry_link = RegistryLink(connections, registry, made)
         self.link_meter = LinkMeter(self.registry_link, around.brokers, around.probing, processor.speed)
         self.engine = Engine(
@@ -133,6 +140,7 @@ class FlowBroker:
                 around.fanout, around.prefer or ParentPreference.NEAREST, around.restructuring
             ),
             links=self.link_meter.table,
+            thinning=None if shedding is None else NodeThinning(shedding.seed),
         )
         self.router = self.engine.router
         self.checkpoints: CheckpointManager | None = None
@@ -140,6 +148,9 @@ class FlowBroker:
             self.checkpoints = CheckpointManager(connections, self.engine, checkpoints, around.brokers)
         self.reconfiguration = Reconfiguration(connections, self.engine, self.checkpoints)
         self.optimiser = None if optimising is None else self._optimiser(optimising, around)
+        self.shedding = (
+            None if shedding is None else Shedding(shedding, self.registry_link, self.engine, thinned)
+        )
         self._handle_messages(node)
 
     def _handle_messages(self, node: Node) -> None:
@@ -187,9 +198,15 @@ class FlowBroker:
 
     # What clients call: queries and subscriptions
 
-    def register_query(self, query: Query) -> None:
-        """Run a query; its answer is delivered here as `QueryResult`s, or its refusal is in `refused`."""
-        self.registry_link.send(messages.RegisterQuery(query))
+    def register_query(self, query: Query, utility: float = 1.0) -> None:
+        """Run a query; its answer is delivered here as `QueryResult`s, or its refusal is in `refused`.
+
+        Where load is shed, `utility` is what the query is worth among others, and its share is delivered as
+        `QueryShare` whenever that changes.
+        """
+        if not 0 < utility < inf:
+            raise DistributaryError(f"a query's utility is above 0, and finite, not {utility:g}")
+        self.registry_link.send(messages.RegisterQuery(query, utility))
 
     def unregister_query(self, name: str) -> None:
         """Withdraw a query of this node; after its `Withdrawal` is delivered no more results are.
@@ -281,15 +298,20 @@ class FlowBroker:
         for spec in specs:
             self.engine.install(spec, first_cursors(spec))
             self.router.install(spec.name, StreamPublication(), StreamLocation(self.node.address))
+        if self.shedding is not None:
+            readers = [client_name(output, generation) for output, _ in outputs]
+            self.shedding.clients.begin(query, readers)
         # Readers subscribe before those they read, so that nothing is given out unseen.
         for output, stream in outputs:
             cursor = InputCursor(stream, Selection())
-            self.engine.serve(client_name(output, generation), cursor, partial(self._deliver, output))
+            sink = partial(self._deliver, query, stream, output)
+            self.engine.serve(client_name(output, generation), cursor, sink)
         for spec in reversed(specs):
             self.engine.begin(spec.name)
 
-    def _deliver(self, output: str, item: Item) -> None:
-        self.node.deliver(QueryResult(output, item))
+    def _deliver(self, query: str, stream: str, output: str, item: Item) -> None:
+        if self.shedding is None or self.shedding.clients.delivers(query, stream, item):
+            self.node.deliver(QueryResult(output, item))
 
     def _refusal(self, message: messages.RegistrationRefusal, sender: Address) -> None:
         self.refused[message.name] = message.reason
@@ -331,4 +353,6 @@ class FlowBroker:
                 self.engine.retire(stream, forget=True)
 
     def _withdrawal_confirmed(self, message: messages.WithdrawalConfirmation, sender: Address) -> None:
+        if message.subscriber is None and self.shedding is not None:
+            self.shedding.clients.end(message.name)
         self.node.deliver(Withdrawal(message.name, message.subscriber))

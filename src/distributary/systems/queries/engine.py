@@ -9,6 +9,8 @@ Rules:
   two nodes ask for the same input.
 - An operator's elements wait for the processor (`processing`). Its position is that of the last element
   that it has processed, so what waits when it leaves is sent again to where it goes.
+- While queries are thinned out, an operator's items are left out that none of them wants (`thinning`): they
+  count as taken, and cost nothing.
 - An operator that remembers nothing (a union) and that nobody reads may be idle: it reads nothing, and
   begins with what comes next as soon as somebody reads it.
 """
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from distributary.flow import FilterOperation, Item, RejectedItem, Union, start
+from distributary.flow import BEGINNING, FilterOperation, Item, RejectedItem, Union, start
 from distributary.flow.splitting import PARTIAL
 from distributary.overlay.node import Address
 from distributary.systems.queries import messages
@@ -32,7 +34,8 @@ from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.router import Router
 from distributary.systems.queries.stream_trees import StreamTreeSettings
-from distributary.systems.queries.traffic import TrafficCounter
+from distributary.systems.queries.thinning import NodeThinning
+from distributary.systems.queries.traffic import OperatorDemand, TrafficCounter
 
 ACKNOWLEDGE_EVERY = 16
 """A reader acknowledges after so many elements."""
@@ -148,6 +151,7 @@ class HostedClient(HostedReader):
     def __init__(self, name: str, cursors: Iterable[InputCursor], sink: Sink) -> None:
         super().__init__(name, cursors)
         self.sink = sink
+        self.watermark = BEGINNING
 
 
 class HostedOperator(HostedReader):
@@ -162,6 +166,7 @@ class HostedOperator(HostedReader):
         self.replaced: tuple[tuple[str, StreamReader], ...] = ()
         """Streams and readers of before its division that publishers still wait for."""
         self.traffic = TrafficCounter(now)
+        self.demand = OperatorDemand(now)
 
     def arrived_within(self, seconds: float, now: float) -> bool:
         """Whether it came from another node within the last so many seconds."""
@@ -175,6 +180,7 @@ class HostedOperator(HostedReader):
         results, cycles = processor.run(self.spec, len(items), lambda: self._results(number, elements))
         if counted:
             self.traffic.cycles += cycles
+            self.demand.process(len(items), cycles)
             for item in items:
                 self.traffic.take_in(item)
             for item in results:
@@ -218,8 +224,10 @@ class Engine:
         processor: Processor = INSTANT,
         trees: StreamTreeSettings | None = None,
         links: Callable[[], LinkTable] = LinkTable,
+        thinning: NodeThinning | None = None,
     ) -> None:
         self.router = Router(registry, self, trees, links)
+        self.thinning = thinning or NodeThinning()
         self.hosted: dict[str, HostedReader] = {}
         self.woken = 0
         """How many idle operators somebody read again."""
@@ -228,7 +236,7 @@ class Engine:
         """Whether operators may continue from checkpoints: then items may come again, and what operators
         have read is acknowledged after the next checkpoint."""
         self._on_settled = on_settled
-        self.queue = ProcessingQueue(self._node, processor, self._spec_of, self._process_waiting)
+        self.queue = ProcessingQueue(self._node, processor, self._work_of, self._process_waiting)
 
     # Hosting
 
@@ -241,6 +249,11 @@ class Engine:
         """An operator, if it is here."""
         hosted = self.hosted.get(name)
         return hosted if isinstance(hosted, HostedOperator) else None
+
+    def watermark_of(self, client: str) -> int:
+        """How far a client has come in what it reads."""
+        hosted = self.hosted.get(client)
+        return hosted.watermark if isinstance(hosted, HostedClient) else BEGINNING
 
     def install(self, spec: OperatorSpec, cursors: Iterable[InputCursor]) -> HostedOperator:
         """Host an operator; it reads nothing yet."""
@@ -390,7 +403,9 @@ class Engine:
         granted = number not in hosted.granted
         if isinstance(hosted, HostedOperator) and self.queue.processor is not INSTANT:
             waiting = WaitingElements(stream, reader, tuple(elements), granted)
-            hosted.traffic.arrived += 0 if granted else waiting.items
+            if not granted:
+                hosted.traffic.arrived += waiting.items
+                hosted.demand.arrive(waiting.items, self.thinning.share_of(stream))
             self.queue.add(waiting)
         else:
             self._process(hosted, number, elements)
@@ -406,9 +421,12 @@ class Engine:
         wanted = hosted is not None and hosted.is_reading and hosted.expects(stream, reader)
         return hosted if wanted else None
 
-    def _spec_of(self, waiting: WaitingElements) -> OperatorSpec | None:
+    def _work_of(self, waiting: WaitingElements) -> tuple[OperatorSpec, int] | None:
         hosted = self._reading(waiting.stream, waiting.reader)
-        return hosted.spec if isinstance(hosted, HostedOperator) else None
+        if not isinstance(hosted, HostedOperator):
+            return None
+        wanted = self.thinning.wanted(hosted.name, waiting.stream, waiting.elements)
+        return hosted.spec, sum(element.item is not None for element in wanted)
 
     def _process_waiting(self, waiting: WaitingElements) -> None:
         hosted = self._reading(waiting.stream, waiting.reader)
@@ -419,7 +437,7 @@ class Engine:
         self, hosted: HostedReader, number: int, elements: Sequence[Element], *, counted: bool = True
     ) -> None:
         """Process those elements that come after the reader's position."""
-        position = hosted.cursors[number].position
+        stream, position = hosted.cursors[number].stream, hosted.cursors[number].position
         if position is not None:
             elements = [one for one in elements if one.item is None or one.number > position]
         if elements:
@@ -430,7 +448,10 @@ class Engine:
             for element in elements:
                 if element.item is not None:
                     hosted.sink(element.item)
+                elif element.watermark is not None:
+                    hosted.watermark = max(hosted.watermark, element.watermark)
         elif isinstance(hosted, HostedOperator):
+            elements = self.thinning.leave_out(hosted.name, stream, elements)
             results = hosted.process(number, elements, self.queue.processor, counted=counted)
             for rejected in hosted.rejected_items():
                 self._node.deliver(rejected)

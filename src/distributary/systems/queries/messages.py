@@ -201,6 +201,8 @@ class RegisterQuery(NamedTuple):
     """To the registry: the sender has a client that wants a query run."""
 
     query: Query
+    utility: float = 1.0
+    """What the query is worth among others, when there is too much to do."""
 
 
 class UnregisterQuery(NamedTuple):

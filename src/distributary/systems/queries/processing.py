@@ -132,13 +132,14 @@ class ProcessingQueue:
         self,
         node: Node,
         processor: Processor,
-        spec_of: Callable[[WaitingElements], OperatorSpec | None],
+        work_of: Callable[[WaitingElements], tuple[OperatorSpec, int] | None],
         process: Callable[[WaitingElements], None],
     ) -> None:
         self.processor = processor
         self._node = node
-        self._spec_of = spec_of
-        """The operator that waiting elements are for; None if they are not wanted any more."""
+        self._work_of = work_of
+        """The operator that waiting elements are for, and how many items it processes of them; None if they
+        are not wanted any more."""
         self._process = process
         self._waiting: deque[WaitingElements] = deque()
         self._scheduled = False
@@ -166,20 +167,20 @@ class ProcessingQueue:
         self._scheduled = True
         while self._waiting:
             first = self._waiting[0]
-            spec = self._spec_of(first)
-            seconds = 0.0 if spec is None else self.processor.seconds_until(spec, first.items)
+            work = self._work_of(first)
+            seconds = 0.0 if work is None else self.processor.seconds_until(*work)
             if seconds > 0:
                 self._node.wake_after(seconds, "flow work")
                 return
             self._waiting.popleft()
-            if spec is not None:
+            if work is not None:
                 self._process(first)
         self._scheduled = False
 
     def _work(self, about: object) -> None:
         if self._waiting:
             first = self._waiting.popleft()
-            if self._spec_of(first) is not None:
+            if self._work_of(first) is not None:
                 self._process(first)
         self._advance()
 

@@ -19,11 +19,12 @@ Cost: a withdrawal costs a message to each broker.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from distributary.flow import Catalogue, Query
-from distributary.flow.catalogue import Sharing
+from distributary.flow.catalogue import BoundOperator, Sharing
 from distributary.model import Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
@@ -58,9 +59,16 @@ class QueryRegistry(SourceRegistry):
     """
 
     def __init__(
-        self, node: Node, around: Surroundings, send: Send, submit: Callable[[Message], None] | None = None
+        self,
+        node: Node,
+        around: Surroundings,
+        send: Send,
+        submit: Callable[[Message], None] | None = None,
+        thinned: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         super().__init__(node, around, send)
+        self._thinned = thinned
+        """Operators of queries that are thinned out, and one such query (`shedding_registry`)."""
         self.runs: dict[str, str] = {}
         """From operators of queries, as `query.operator`, to those that run in their place."""
         self.specs: dict[str, OperatorSpec] = {}
@@ -69,6 +77,8 @@ class QueryRegistry(SourceRegistry):
         """Those that are registered, and what is left of those that were withdrawn."""
         self.clients: dict[str, Address] = {}
         """The node of the client of each registered query."""
+        self.utilities: dict[str, float] = {}
+        """What each registered query is worth among others."""
         self.divisions: list[messages.DivisionReport] = []
         """Operators that have been divided, in order."""
         self._remnants: dict[str, Query] = {}
@@ -79,7 +89,7 @@ class QueryRegistry(SourceRegistry):
         self._tables: tuple[dict[Any, Any], ...] = (
             *(self.runs, self.specs, self.sources, self.queries, self.clients, self.locations),
             *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
-            *(self.links.known, self.speeds, self.own_metrics),
+            *(self.links.known, self.speeds, self.own_metrics, self.utilities),
         )
         """What a standby is given as it is; never assigned anew."""
         self._offered: dict[SubscriptionKey, dict[str, str]] = {}
@@ -163,11 +173,13 @@ class QueryRegistry(SourceRegistry):
         catalogue = Catalogue(self.sources.values(), {**self.queries, query.name: query}.values())
         problems = "; ".join(str(problem) for problem in catalogue.problems)
         refusal = self._refusal(query) or problems or self._read_already(catalogue)
+        refusal = refusal or self._reads_thinned(catalogue, query.name)
         if refusal:
             self._refuse(sender, query.name, refusal)
             return
         self.queries[query.name] = query
         self.clients[query.name] = sender
+        self.utilities[query.name] = message.utility
         self._remnants.pop(query.name, None)
         self._generations[query.name] += 1
         generation = self._generations[query.name]
@@ -207,6 +219,22 @@ class QueryRegistry(SourceRegistry):
                 )
         return None
 
+    def _reads_thinned(self, catalogue: Catalogue, query: str) -> str | None:
+        """Why a query cannot run now: an operator that it would read leaves items out for another one."""
+        wanted: set[str] = set()
+        for one in reversed(catalogue.shared().operators):
+            own = any(name.partition(".")[0] == query for name in one.stands_for)
+            if own or not wanted.isdisjoint(one.streams):
+                wanted.update(one.inputs)
+                running = [self.runs[name] for name in one.stands_for if name in self.runs]
+                if running and running[0] in self._thinned:
+                    return self._thinned_reason(running[0])
+        return None
+
+    def _thinned_reason(self, operator: str) -> str:
+        query = self._thinned[operator]
+        return f"it would read {operator} of {query!r}, which is thinned out: try again when that is whole"
+
     def _new_specs(self, sharing: Sharing, catalogue: Catalogue, generation: int) -> tuple[OperatorSpec, ...]:
         """The operators that do not run yet, each after those it reads."""
         units = {bound.name: bound.unit for bound in catalogue.operators}
@@ -236,6 +264,10 @@ class QueryRegistry(SourceRegistry):
 
     def _register_subscription(self, message: messages.RegisterSubscription, sender: Address) -> None:
         key, known = message.subscription.key, (message.subscription, sender)
+        wanted = [stream for _, _, stream in self._wanted(message.subscription, self.catalogue)]
+        if thinned := next((stream for stream in wanted if stream in self._thinned), None):
+            self._refuse(sender, str(key), self._thinned_reason(thinned))
+            return
         replaced: list[str] = []
         if self._subscriptions.get(key) != known:
             replaced = self._readers_for(key)
@@ -256,22 +288,29 @@ class QueryRegistry(SourceRegistry):
         self, subscription: Subscription, catalogue: Catalogue, only: str | None = None
     ) -> messages.SubscriptionStreams:
         """What a subscription is told: the streams of operators, or of one query's, that it may be for."""
-        makers = self._makers(sharing := catalogue.shared())
         offered = self._offered[subscription.key]
         found, topics = [], []
-        for bound in catalogue.operators:
-            for name in bound.streams if only in (None, bound.query) else ():
-                stream = catalogue.streams[name]
-                if name in offered and only is not None:
-                    continue  # of a query that was withdrawn and comes back: it is still read
-                if stream.published and stream.may_match(subscription.topic):
-                    found.append((name, makers[sharing.streams[name]]))
-                    if bound.operator.publish is not None:
-                        topics.append((name, bound.operator.publish))
+        for name, bound, stream in self._wanted(subscription, catalogue):
+            if only in (None, bound.query) and (only is None or name not in offered):
+                # Else it is of a query that was withdrawn and comes back: it is still read.
+                found.append((name, stream))
+                if bound.operator.publish is not None:
+                    topics.append((name, bound.operator.publish))
         offered.update(found)
         locations = self._locations_of(stream for _, stream in found)
         generation = self._generations[subscription_name(subscription.key)]
         return messages.SubscriptionStreams(subscription, tuple(found), locations, generation, tuple(topics))
+
+    def _wanted(
+        self, subscription: Subscription, catalogue: Catalogue
+    ) -> Iterator[tuple[str, BoundOperator, str]]:
+        """The streams that a subscription is for: name, operator, and what is computed in its place."""
+        makers = self._makers(sharing := catalogue.shared())
+        for bound in catalogue.operators:
+            for name in bound.streams:
+                stream = catalogue.streams[name]
+                if stream.published and stream.may_match(subscription.topic):
+                    yield name, bound, makers[sharing.streams[name]]
 
     # Withdrawals
 
@@ -282,7 +321,7 @@ class QueryRegistry(SourceRegistry):
             reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
             self._refuse(sender, name, f"cannot be withdrawn: {reason}")
             return
-        del self.clients[name]
+        del self.clients[name], self.utilities[name]
         self._remnants[name] = self.queries[name]
         generation = self._generations[name]
         self._withdraw([client_name(output, generation) for output in self.catalogue.outputs(name)])
@@ -344,8 +383,16 @@ class QueryRegistry(SourceRegistry):
 
     def _needed(self) -> set[str]:
         """The operators that somebody reads, directly or not; of super-operators all or none."""
-        waiting = [one for name, one in self.runs.items() if name.partition(".")[0] in self.clients]
-        waiting += [one for offered in self._offered.values() for one in offered.values()]
+        return self._upstream([*self._read_by_queries(self.clients), *self._read_by_subscriptions()])
+
+    def _read_by_queries(self, queries: Collection[str]) -> list[str]:
+        return [one for name, one in self.runs.items() if name.partition(".")[0] in queries]
+
+    def _read_by_subscriptions(self) -> list[str]:
+        return [one for offered in self._offered.values() for one in offered.values()]
+
+    def _upstream(self, waiting: list[str]) -> set[str]:
+        """Operators and all that they read, directly or not; of super-operators all or none."""
         needed: set[str] = set()
         while waiting:
             name = waiting.pop()
@@ -355,6 +402,19 @@ class QueryRegistry(SourceRegistry):
                 waiting += self.specs[name].inputs
                 waiting += [one for one, spec in self.specs.items() if unit is not None and spec.unit == unit]
         return needed
+
+    def operator_readers(self) -> dict[str, set[str]]:
+        """The registered queries that each operator works for; an empty name stands for subscriptions."""
+        readers: dict[str, set[str]] = {}
+        read = {query: self._read_by_queries([query]) for query in self.clients}
+        for reader, operators in {**read, "": self._read_by_subscriptions()}.items():
+            for operator in self._upstream(operators):
+                readers.setdefault(operator, set()).add(reader)
+        return readers
+
+    def generation(self, query: str) -> int:
+        """How often a query of this name has been registered."""
+        return self._generations[query]
 
     def client_nodes(self) -> dict[str, Address]:
         """The node of each query's client; of a query that was withdrawn, the node of one of its readers."""

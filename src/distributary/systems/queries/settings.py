@@ -1,4 +1,4 @@
-"""What a query network is told when it is made: the network below it, checkpoints, merging, its goal."""
+"""What a query network is told when it is made: the network below it, its goal, and what it does besides."""
 
 from __future__ import annotations
 
@@ -56,6 +56,37 @@ class CheckpointSettings:
     checkpoint: float = 2.0
     beat: float = 1.0
     silence: float = 8.0
+
+
+@dataclass(frozen=True)
+class SheddingSettings:
+    """How queries are thinned out while nodes have more to do than they can.
+
+    >>> SheddingSettings(limit=0)
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: limit is above 0 and at most 1, not 0
+    """
+
+    period: float = 10.0
+    """Seconds between measurements, and between changes of shares."""
+    limit: float = 0.95
+    """The part of its processor's speed that a node may need."""
+    band: float = 0.2
+    """The part of the limit by which the load may be below it before shares are larger again."""
+    least: float = 0.05
+    """No query keeps less: else nobody could tell when the overload ends."""
+    seed: int = 0
+    """Of the choice of what is left out; the same at all nodes."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("limit", self.limit), ("least", self.least)):
+            if not 0 < value <= 1:
+                raise DistributaryError(f"{name} is above 0 and at most 1, not {value:g}")
+        if not 0 <= self.band < 1:
+            raise DistributaryError(f"band is at least 0 and below 1, not {self.band:g}")
+        if self.period <= 0:
+            raise DistributaryError(f"period is above 0, not {self.period:g}")
 
 
 @dataclass(frozen=True)
