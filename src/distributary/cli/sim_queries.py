@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from distributary.cli.arguments import seconds, whole
+from distributary.cli.arguments import factor, seconds, whole
 from distributary.cli.terminal import Commands, add_action, add_options
 from distributary.cli.trials import SEEDS, fault_table, run_trials
 
@@ -50,6 +50,9 @@ def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
         command,
         ("--seconds S", (seconds, 120.0), "of virtual time for all events (120)"),
         ("--latency MODEL", "uniform", "as for `sim run` (uniform)"),
+        ("--speed CYCLES", (factor, 0.0), "a second of every node; an item costs an operator one (no limit)"),
+        ("--rush TIMES", (factor, 1.0), "as many events in the middle third of the time (1)"),
+        ("--shed", False, "thin queries out while nodes have too much to do"),
         *SEEDS,
     )
 
@@ -62,12 +65,17 @@ def _run(parsed: argparse.Namespace) -> int:
     Without a file of queries it makes its own: chains of five operators over web feeds. Goals are bandwidth,
     latency and load, or a goal's text (docs/placement.md).
 
+    With --speed nodes take time to process items, and with --rush more events come in the middle third of the
+    time than before and after. With --shed queries are then thinned out: their clients are told their shares,
+    and must get exactly the answers of these.
+
     exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.
 
     examples:
       distributary sim queries --goal bandwidth
       distributary sim queries --scenario everything --changes 30 --seeds 20
       distributary sim queries --gone 2 --changes 30
+      distributary sim queries --nodes 4 --count 4000 --speed 60 --rush 6 --shed
       distributary sim queries queries.toml --events events.jsonl --nodes 8 --goal load
     """
     from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
@@ -92,6 +100,8 @@ def _show(out: Console, outcome: QueryOutcome) -> None:
     out.print(
         f"streams, bytes a second by tenth of the time: {', '.join(f'{rate:,.0f}' for rate in outcome.data)}"
     )
+    if outcome.told:
+        out.print(_share_table(outcome))
     out.print(
         f"{len(trial.catalogue.queries):,} queries, {len(trial.given):,} events, {outcome.late:,} set aside; "
         f"{outcome.results:,} results, compared with the interpreter's: {len(outcome.problems):,} problems"
@@ -100,3 +110,18 @@ def _show(out: Console, outcome: QueryOutcome) -> None:
         f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds "
         f"in {outcome.seconds:.1f} s"
     )
+
+
+def _share_table(outcome: QueryOutcome) -> Table:
+    """The shares that clients were told, one line a query."""
+    table = Table("query", title="queries that were thinned out, or could not be", title_justify="left")
+    for heading in ("changes", "least share", "last share"):
+        table.add_column(heading, justify="right")
+    table.add_column("why not")
+    for query in dict.fromkeys(one.query for one in outcome.told):
+        told = [one for one in outcome.told if one.query == query]
+        changes = sum(one.refused is None for one in told)
+        reason = next((one.refused for one in told if one.refused is not None), "")
+        least = min(one.share for one in told)
+        table.add_row(query, f"{changes:,}", f"{least:.0%}", f"{told[-1].share:.0%}", reason)
+    return table

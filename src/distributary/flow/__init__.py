@@ -12,6 +12,7 @@ In reading order:
 - `intake`: how the events of a source become items while they arrive, and which are late.
 - `incremental`: operators that run piece by piece, keep a state, and can be moved.
 - `splitting`: how an operator is divided into replicas and a final operator.
+- `thinning`: which answers of a query can be left out together, so that all others stay as they are.
 
 What a query answers never depends on the order in which events arrive, nor on the engine that runs it.
 """

@@ -111,6 +111,11 @@ class ShareSchedule:
         return self._changes[-1][1]
 
     @property
+    def changed(self) -> bool:
+        """Whether another share than the whole was ever in force."""
+        return self._changes != [(BEGINNING, 1.0)]
+
+    @property
     def since(self) -> int:
         """The time of the last change."""
         return self._changes[-1][0]

@@ -13,8 +13,9 @@ from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
 from distributary.plan.queries.goals import NAMED_GOALS
-from distributary.sim.trials.query_trial import QueryTrial, differences, run_query_trial
-from distributary.sim.trials.query_workload import feed_catalogue, feed_events
+from distributary.sim.trials.query_answers import answers_due, differences
+from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
+from distributary.sim.trials.query_workload import BEGIN, feed_catalogue, feed_events
 from replay import replayed_by
 
 SMALL = QueryTrial(nodes=6, queries=6, feeds=4, events=80, seconds=60)
@@ -77,11 +78,42 @@ def test_items_that_are_missing_doubled_or_wrong_are_seen() -> None:
     items = answer(catalogue, feed_events(catalogue, 60, 30.0, 2)).streams
     sources = {name: items[name] for name in catalogue.sources}
     found = {name: list(stream) for name, stream in interpret(catalogue, sources).streams.items()}
-    assert differences(catalogue, sources, found) == []
+    due = answers_due(catalogue, sources, ())
+    assert differences(due, found) == []
     output = next(name for query in catalogue.queries for name in catalogue.outputs(query) if found[name])
     first = found[output][0]
     for wrong in ([], [first, first], [replace(first, time=first.time + 1)]):
-        assert differences(catalogue, sources, {**found, output: [*wrong, *found[output][1:]]})
+        assert differences(due, {**found, output: [*wrong, *found[output][1:]]})
+
+
+def test_a_rush_is_shed_and_every_answer_of_the_shares_told_comes(capsys: pytest.CaptureFixture[str]) -> None:
+    trial = replace(SMALL, nodes=3, queries=8, events=900, speed=8.0, rush=6.0, shed=True, seed=2)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert any(one.share < 1 for one in outcome.told)
+        assert main(shlex.split(trial.command)[1:]) == 0
+        out = capsys.readouterr().out
+        assert "queries that were thinned out" in out
+        assert "0 problems" in out
+
+
+def test_a_rush_puts_so_many_times_more_events_into_the_middle_third() -> None:
+    trial = replace(SMALL, events=4000, rush=6.0)
+    times = [event.attributes["at"] - BEGIN for event in trial.given]
+    thirds = [sum(third * 20_000 <= at < (third + 1) * 20_000 for at in times) for third in range(3)]
+    assert times == sorted(times)
+    assert thirds[1] / thirds[0] == pytest.approx(6, rel=0.2)
+    assert thirds[1] / thirds[2] == pytest.approx(6, rel=0.2)
+
+
+def test_shedding_needs_processors_and_nodes_that_stay() -> None:
+    with pytest.raises(DistributaryError, match="processors that take no time: give a speed"):
+        QueryTrial(shed=True)
+    with pytest.raises(DistributaryError, match="load is not shed with nodes that are gone"):
+        QueryTrial(shed=True, speed=10.0, gone=1)
+    with pytest.raises(DistributaryError, match="a speed is at least 0, and a rush above 0"):
+        QueryTrial(rush=0.0)
 
 
 def test_scenarios_without_a_promise_are_refused() -> None:

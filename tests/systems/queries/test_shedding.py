@@ -10,11 +10,12 @@ import pytest
 
 from distributary.errors import DistributaryError
 from distributary.flow import BEGINNING, Catalogue, Item, Query, QueryBuilder, Source, interpret
-from distributary.flow.thinning import ShareSchedule, ThinningUnit, survives, thinning_unit
+from distributary.flow.thinning import ThinningUnit
 from distributary.model import Subscription
 from distributary.overlay.node import Address, Node
 from distributary.sim.faults import Injection
 from distributary.sim.processor import SimulatedProcessor
+from distributary.sim.trials.query_answers import answers_due
 from distributary.systems.queries import FlowBroker, QueryShare
 from distributary.systems.queries.client_shares import ClientShares, ShareAgreement, ShareOrder, WholeAgain
 from distributary.systems.queries.messages import Element
@@ -48,28 +49,16 @@ def expect_told_share(world: World, catalogue: Catalogue, items: dict[str, list[
 
     Returns the part of all answers that each query's client got.
     """
-    full, found = interpret(catalogue, items).streams, world.results()
-    sharing, parts = catalogue.shared(), {}
-    makers = {stream: one.name for one in sharing.operators for stream in one.streams}
+    delivered = [one.item for one in world.simulator.delivered]
+    told = [item for item in delivered if isinstance(item, QueryShare)]
+    due = answers_due(catalogue, items, told, SEED)
+    full, found, parts = interpret(catalogue, items).streams, world.results(), {}
     for query in catalogue.queries:
-        schedule, outputs = ShareSchedule(), catalogue.outputs(query)
-        told = [one for one in shares(world, query) if one.refused is None]
-        for one in told:
-            schedule.change(one.since, one.share)
-        total = got = 0
+        outputs = catalogue.outputs(query)
         for output in outputs:
-            expected = full[output]
-            if told:
-                unit = thinning_unit(sharing, outputs)
-                maker = makers[sharing.streams[output]]
-                expected = [
-                    item
-                    for item in expected
-                    if survives(unit.text(maker, item), schedule.least(*unit.reach(item.time)), SEED)
-                ]
-            assert sorted(found[output], key=lambda item: item.order) == expected, output
-            total, got = total + len(full[output]), got + len(expected)
-        parts[query] = got / total if total else 1.0
+            assert sorted(found[output], key=lambda item: item.order) == due[output], output
+        total = sum(len(full[output]) for output in outputs)
+        parts[query] = sum(len(due[output]) for output in outputs) / total if total else 1.0
     assert not [one for one in world.rejected() if "late" in one.reason]
     return parts
 
@@ -202,7 +191,7 @@ def test_a_query_that_cannot_be_thinned_out_stays_whole_and_its_client_is_told_w
     assert parts["a"] < parts["b"] == 1.0
 
 
-def test_nothing_is_left_out_of_what_a_subscription_or_another_query_reads_too() -> None:
+def test_nothing_is_dropped_of_what_a_subscription_or_another_query_reads_too() -> None:
     whole = QueryBuilder("whole")
     whole.count("every", "q.large", "5 items")
     catalogue = Catalogue([TRADES, QUOTES], [counted("q"), whole.query()])
@@ -377,14 +366,14 @@ def test_a_node_follows_the_latest_table_whatever_comes_after_it() -> None:
     rule = ThinningRule("q", 0.0, 100, PIECES)
     early, late = Element(1, Item("a", 99, {"symbol": "s"})), Element(2, Item("b", 100, {"symbol": "s"}))
     readers = (("q.next", ("q",)),)
-    assert thinning.follow(ThinningTable(2, (rule,), readers)).left_out == (("q", BEGINNING),)
+    assert thinning.follow(ThinningTable(2, (rule,), readers)).dropped == (("q", BEGINNING),)
     assert thinning.leave_out("q.next", "q.n", [early, late]) == [early]
     assert thinning.leave_out("q.next", "another", [early, late]) == [early, late]
     assert thinning.leave_out("q.other", "q.n", [early, late]) == [early, late]
     receipt = thinning.follow(ThinningTable(1, (), ()))
     assert receipt == ThinningReceipt(2, (("q", 100),))
     assert thinning.leave_out("q.next/2", "q.n", [late]) == [], "a replica leaves out what its operator does"
-    assert thinning.follow(ThinningTable(3, (rule._replace(share=1.0),), readers)).left_out == (("q", 100),)
+    assert thinning.follow(ThinningTable(3, (rule._replace(share=1.0),), readers)).dropped == (("q", 100),)
     assert thinning.leave_out("q.next", "q.n", [early, late]) == [early, late]
 
 

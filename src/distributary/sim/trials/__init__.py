@@ -6,4 +6,5 @@
 - `audit`: checks every delivery of it, and what is missing, with `sim.oracle`
 - `query_trial`: queries at nodes whose operators move, checked with the interpreter
 - `query_workload`: queries and events for that
+- `query_answers`: what its clients must get
 """

@@ -6,7 +6,8 @@ Rules:
 - Sources and queries are registered first. Then all events are published over `seconds` of virtual time,
   while faults come and go and operators are moved and divided at random, or the network pursues a goal.
 - In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
-  not wanted or came twice, and when a fault that the scenario promised never fired.
+  not wanted or came twice, and when a fault that the scenario promised never fired. Where load is shed, those
+  count that are due by the shares that the client was told.
 - Faults are those of messages, and of nodes that keep their state. Nodes that stop for good (`gone`) have
   neither sources nor clients, and operators are checkpointed. No other node stops in such a trial, because
   one that is silent for long is taken for gone.
@@ -25,7 +26,7 @@ from typing import Literal
 
 from distributary.errors import DistributaryError
 from distributary.files import read_events
-from distributary.flow import Catalogue, Item, SourceIntake, interpret, read_query_file
+from distributary.flow import Catalogue, Item, SourceIntake, read_query_file
 from distributary.model import Event
 from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Node
@@ -34,12 +35,14 @@ from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
 from distributary.quarantine import Quarantine
 from distributary.sim.metrics import Metrics, Traffic
 from distributary.sim.population import Population
+from distributary.sim.processor import SimulatedProcessor
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
-from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events
+from distributary.sim.trials.query_answers import answers_due, differences
+from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events, rush_time
 from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.systems import queries as query_network
-from distributary.systems.queries import FlowBroker, QueryOptimiserSettings, QueryResult
+from distributary.systems.queries import FlowBroker, QueryOptimiserSettings, QueryResult, QueryShare
 
 REGISTRY = 1
 SETTLING = 5.0
@@ -89,6 +92,12 @@ class QueryTrial:
     gone: int = 0
     """How many nodes stop for good, one after another."""
     latency: str = "uniform"
+    speed: float = 0.0
+    """Cycles a second of every node's processor, of which an item costs an operator one; 0 for no limit."""
+    rush: float = 1.0
+    """How many times as many events come in the middle third of the time as in the others."""
+    shed: bool = False
+    """Whether queries are thinned out while nodes have more to do than their processors can."""
 
     def __post_init__(self) -> None:
         if self.scenario not in SCENARIO_NAMES:
@@ -106,6 +115,11 @@ class QueryTrial:
         if self.gone and self.seconds / (self.gone + 1) < 2 * GUARDING_SILENCE:
             least = 2 * GUARDING_SILENCE * (self.gone + 1)
             raise DistributaryError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
+        if self.speed < 0 or self.rush <= 0:
+            raise DistributaryError("a speed is at least 0, and a rush above 0")
+        if self.shed and (self.gone or not self.speed):
+            reason = "nodes that are gone" if self.gone else "processors that take no time: give a speed"
+            raise DistributaryError(f"load is not shed with {reason}")
         if self.events_file and not self.file:
             raise DistributaryError("events are for the queries of a file: name it too")
 
@@ -129,7 +143,7 @@ class QueryTrial:
     @cached_property
     def given(self) -> tuple[Event, ...]:
         """All events, in the order in which they are published."""
-        known = (self.events, self.seconds, self.seed)
+        known = (self.events, self.seconds, self.seed, self.rush)
         if not self.file:
             return tuple(feed_events(self.catalogue, *known))
         if not self.events_file:
@@ -146,6 +160,16 @@ class QueryTrial:
         rules = (*MIGRATIONS, REPLICATION, PARTITION)
         return QueryOptimiserSettings(goal, period=self.period, rules=rules, told=self.told, seed=self.seed)
 
+    @property
+    def checkpoints(self) -> query_network.CheckpointSettings | None:
+        """How checkpoints are made; None where no node stops for good."""
+        return query_network.CheckpointSettings(silence=GUARDING_SILENCE) if self.gone else None
+
+    @property
+    def shedding(self) -> query_network.SheddingSettings | None:
+        """How load is shed, if it is."""
+        return query_network.SheddingSettings(seed=self.seed) if self.shed else None
+
 
 @dataclass(frozen=True)
 class QueryOutcome:
@@ -156,6 +180,8 @@ class QueryOutcome:
     """How many items clients got."""
     problems: tuple[str, ...]
     """What went wrong; empty when the trial succeeded."""
+    told: tuple[QueryShare, ...]
+    """The shares that clients were told, in order."""
     late: int
     """Events that were rejected, because they came too late for their source or did not fit its schema."""
     fired: Mapping[str, int]
@@ -202,9 +228,9 @@ class _Run(TrialRun):
                 REGISTRY,
                 surroundings,
                 optimising=trial.optimising,
-                checkpoints=query_network.CheckpointSettings(silence=GUARDING_SILENCE)
-                if trial.gone
-                else None,
+                checkpoints=trial.checkpoints,
+                shedding=trial.shedding,
+                processor=SimulatedProcessor(trial.speed) if trial.speed else query_network.INSTANT,
             ),
         )
         for address in self.nodes:
@@ -232,15 +258,16 @@ class _Run(TrialRun):
             self.world.call(at, partial(self._broker(at).end, name))
         self.run_to(end + REST, end + REST)
         scenario.require_fired(injection)
-        found = self._results()
+        found, told = self._results(), self._shares()
         brokers = self.population.members.values()
         moves = sum(broker.reconfiguration.moves for broker in brokers)
         revived = sum(one.checkpoints.recovered for one in brokers if one.checkpoints is not None)
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
-            problems=tuple(differences(self.catalogue, self.items, found)),
+            problems=tuple(differences(self._due(told), found)),
             late=sum(len(intake.rejected) for intake in self.intakes.values()),
+            told=told,
             fired=dict(sorted(injection.fired.items())),
             changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},
             hosts=self._hosts(),
@@ -290,7 +317,8 @@ class _Run(TrialRun):
         """Schedule publications, changes, stopping nodes and measurements."""
         seconds, events = self.trial.seconds, self.trial.given
         for number, event in enumerate(events):
-            self.world.at(start + seconds * number / len(events), partial(self._publish, event))
+            due = rush_time(seconds * number / len(events), seconds, self.trial.rush)
+            self.world.at(start + due, partial(self._publish, event))
         for _ in range(self.trial.changes):
             self.world.at(start + self.random.uniform(0, seconds), self._change)
         for number, victim in enumerate(self.victims, 1):
@@ -350,31 +378,20 @@ class _Run(TrialRun):
             for name in broker.engine.operators
         }
 
+    def _shares(self) -> tuple[QueryShare, ...]:
+        """The shares that clients were told, in order."""
+        delivered = (one.item for one in self.world.delivered)
+        return tuple(item for item in delivered if isinstance(item, QueryShare))
+
+    def _due(self, told: Sequence[QueryShare]) -> Mapping[str, Sequence[Item]]:
+        return answers_due(self.catalogue, self.items, told, self.trial.seed)
+
     def _results(self) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = defaultdict(list)
         for delivered in self.world.delivered:
             if isinstance(delivered.item, QueryResult):
                 found[delivered.item.stream].append(delivered.item.item)
         return found
-
-
-def differences(
-    catalogue: Catalogue, items: Mapping[str, Sequence[Item]], found: Mapping[str, Sequence[Item]]
-) -> list[str]:
-    """How what clients got differs from what the interpreter gives; empty when it does not."""
-    expected = interpret(catalogue, items).streams
-    problems = []
-    for query in catalogue.queries:
-        for output in catalogue.outputs(query):
-            wanted = Counter(map(_shown, expected[output]))
-            got = Counter(map(_shown, found.get(output, ())))
-            problems += [f"{output} lacks {item}" for item in (wanted - got).elements()]
-            problems += [f"{output} gave {item}, unasked or twice" for item in (got - wanted).elements()]
-    return problems
-
-
-def _shown(item: Item) -> str:
-    return f"{item.id} at {item.time}: {dict(sorted(item.attributes.items()))}, rank {item.rank}"
 
 
 PURPOSES = {

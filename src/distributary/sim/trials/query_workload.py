@@ -136,14 +136,36 @@ KINDS: tuple[Callable[[_Chain], None], ...] = (
 )
 
 
-def feed_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
+def rush_time(at: float, seconds: float, rush: float) -> float:
+    """When an event comes that would come at a time of an even flow, if there is a rush in the middle third.
+
+    >>> [rush_time(at, 60.0, rush=4.0) for at in (0.0, 10.0, 30.0, 50.0, 60.0)]
+    [0.0, 20.0, 30.0, 40.0, 60.0]
+    """
+    if rush == 1.0:
+        return at
+    passed = at / seconds * (rush + 2)
+    if passed < 1:
+        thirds = passed
+    elif passed < 1 + rush:
+        thirds = 1 + (passed - 1) / rush
+    else:
+        thirds = passed - rush + 1
+    return thirds / 3 * seconds
+
+
+def feed_events(
+    catalogue: Catalogue, count: int, seconds: float, seed: int, rush: float = 1.0
+) -> Iterator[Event]:
     """About `count` items of all feeds together, at random times, in order."""
     feeds = list(catalogue.sources)
-    made = merge(*(_feed(name, count / len(feeds), seconds, seed) for name in feeds))
+    made = merge(*(_feed(name, count / len(feeds), seconds, seed, rush) for name in feeds))
     return (event for _, _, event in made)
 
 
-def _feed(name: str, count: float, seconds: float, seed: int) -> Iterator[tuple[int, str, Event]]:
+def _feed(
+    name: str, count: float, seconds: float, seed: int, rush: float
+) -> Iterator[tuple[int, str, Event]]:
     random = Random(f"{seed}/{name}")
     at = 0.0
     for number in range(1_000_000_000):
@@ -152,19 +174,21 @@ def _feed(name: str, count: float, seconds: float, seed: int) -> Iterator[tuple[
             return
         title = " ".join(random.choices(WORDS, k=random.randint(4, 12)))
         section, comments = random.choice(SECTIONS), random.randrange(60)
-        when, id = BEGIN + round(1000 * at), f"{name}-{number}"
+        when, id = BEGIN + round(1000 * rush_time(at, seconds, rush)), f"{name}-{number}"
         values: dict[str, Any] = {"title": title, "section": section, "comments": comments, "at": when}
         yield when, id, Event(id, f"feeds/{name}", values)
 
 
-def random_events(catalogue: Catalogue, count: int, seconds: float, seed: int) -> Iterator[Event]:
+def random_events(
+    catalogue: Catalogue, count: int, seconds: float, seed: int, rush: float = 1.0
+) -> Iterator[Event]:
     """`count` random events for the sources that have a topic, in the order of time."""
     sources = [source for source in catalogue.sources.values() if source.topic is not None]
     random = Random(f"{seed}/made up")
     for number, at in enumerate(sorted(random.uniform(0, seconds) for _ in range(count if sources else 0))):
         source = random.choice(sources)
         values = {name: _value(type, random) for name, type in source.schema.attributes.items()}
-        values[source.time] = BEGIN + round(1000 * at)
+        values[source.time] = BEGIN + round(1000 * rush_time(at, seconds, rush))
         levels = TopicFilter.parse(source.topic).levels
         topic = "/".join("any" if level == WILDCARD else level for level in levels)
         yield Event(f"e{number}", topic, values)

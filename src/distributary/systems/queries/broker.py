@@ -104,13 +104,7 @@ class FlowBroker:
     ) -> None:
         if shedding is not None and checkpoints is not None:
             raise DistributaryError("a network that makes checkpoints does not shed load: choose one of them")
-        around = surroundings or settings.Surroundings()
-        if regrouping is not None:
-            around = replace(around, regrouping=regrouping)
-        if optimising is not None:
-            prefer = around.prefer or preference_of(optimising.goal)
-            period = around.restructuring or optimising.period
-            around = replace(around, prefer=prefer, restructuring=period)
+        around = _surroundings(surroundings or settings.Surroundings(), regrouping, optimising)
         self.node = node
         self.connections = connections = Connections(node)
         self.refused: dict[str, str] = {}
@@ -356,3 +350,18 @@ class FlowBroker:
         if message.subscriber is None and self.shedding is not None:
             self.shedding.clients.end(message.name)
         self.node.deliver(Withdrawal(message.name, message.subscriber))
+
+
+def _surroundings(
+    around: settings.Surroundings,
+    regrouping: settings.Regrouping | None,
+    optimising: settings.QueryOptimiserSettings | None,
+) -> settings.Surroundings:
+    """What is known of the network below, with what merging and the goal say of its trees."""
+    if regrouping is not None:
+        around = replace(around, regrouping=regrouping)
+    if optimising is not None:
+        prefer = around.prefer or preference_of(optimising.goal)
+        period = around.restructuring or optimising.period
+        around = replace(around, prefer=prefer, restructuring=period)
+    return around

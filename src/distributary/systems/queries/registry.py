@@ -114,6 +114,9 @@ class QueryRegistry(SourceRegistry):
         }
         for kind in self.handlers if submit is None else ():
             node.handle(kind, self.handle)
+        self._set_alarms(node, around)
+
+    def _set_alarms(self, node: Node, around: Surroundings) -> None:
         if (regrouping := around.regrouping) is not None:
             node.at_alarm("flow regroup", lambda about: self._time_to_merge(node, regrouping))
             node.at_start(lambda: node.wake_after(regrouping.period, "flow regroup"))

@@ -14,7 +14,7 @@ Rules:
   after what these have left out.
 - While a query is thinned out, none is registered that would read its operators, nor a subscription.
 
-Cost: a report from each node and period, and for each change of shares a table to each node and its receipt.
+Cost: a report from each node and period, and when shares have changed a table to each node and its receipt.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ThinnedQuery:
     """Of the first table with a larger share."""
     unconfirmed: set[Address] = field(default_factory=set)
     """The nodes that have not confirmed a larger share."""
-    left_out: int = BEGINNING
+    dropped: int = BEGINNING
     """The time of the latest item that nodes have left out."""
 
     def on(self, event: str) -> None:
@@ -125,7 +125,11 @@ class SheddingRegistry:
         self.queries: dict[str, ThinnedQuery] = {}
         """By their names in the network, those that are thinned out."""
         self._reports: dict[Address, LoadReport] = {}
+        self._node = node
         self._version = 0
+        """Of the last table that was sent."""
+        self._untold = False
+        """Whether something has changed since."""
         self._serial = 0
         self._refused: set[str] = set()
         """Queries whose clients have been told why they are not thinned out."""
@@ -133,11 +137,13 @@ class SheddingRegistry:
         node.handle(ThinningReceipt, self._confirmed)
         node.handle(ShareAgreement, self._agreed)
         node.handle(WholeAgain, self._whole)
+        node.at_alarm("flow thinning table", self._send_table)
 
     # Deciding
 
     def decide(self) -> None:
         """Change shares as the loads demand it that nodes have reported."""
+        self._send_table()  # if the alarm for it was lost, because this node has stopped
         running = {self._network_name(query) for query in self._registry.clients}
         gone = [name for name in self.queries if name not in running]
         for name in gone:
@@ -266,15 +272,15 @@ class SheddingRegistry:
 
     def _confirmed(self, message: ThinningReceipt, sender: Address) -> None:
         """A node follows a table: what it left out for queries whose share is raised is final."""
-        left_out = dict(message.left_out)
+        dropped = dict(message.dropped)
         for name, known in list(self.queries.items()):
             told = message.version >= known.version and sender in known.unconfirmed
             if known.state is ShareState.RAISING and told:
                 known.unconfirmed.discard(sender)
-                known.left_out = max(known.left_out, left_out.get(name, BEGINNING))
+                known.dropped = max(known.dropped, dropped.get(name, BEGINNING))
                 if not known.unconfirmed:
                     known.on("all nodes have confirmed")
-                    self._order(known, known.left_out)
+                    self._order(known, known.dropped)
 
     def _whole(self, message: WholeAgain, sender: Address) -> None:
         known = self._of_order(message.serial)
@@ -286,7 +292,16 @@ class SheddingRegistry:
         return next((one for one in self.queries.values() if one.serial == serial), None)
 
     def _tell_nodes(self) -> None:
-        """Send every node the table as it is."""
+        """Have every node sent the table, with what else changes about now."""
+        if not self._untold:
+            self._untold = True
+            self._node.wake_after(GATHERING, "flow thinning table")
+
+    def _send_table(self, about: object = None) -> None:
+        """Send every node the table as it is, if it has changed."""
+        if not self._untold:
+            return
+        self._untold = False
         self._version += 1
         readers = self._note_operators()
         named = {known.query: name for name, known in self.queries.items()}
@@ -312,6 +327,8 @@ class SheddingRegistry:
         return network_name(query, self._registry.generation(query))
 
 
+GATHERING = 0.2
+"""Seconds in which changes are gathered into one table."""
 CHANGEABLE = frozenset({ShareState.STEADY, ShareState.COMPLETING})
 """The states in which another change can begin."""
 

@@ -54,7 +54,7 @@ class ThinningReceipt(NamedTuple):
     """To the registry: the sender follows a table from now on."""
 
     version: int
-    left_out: tuple[tuple[str, int], ...]
+    dropped: tuple[tuple[str, int], ...]
     """By query, the time of the latest item that the sender has left out."""
 
 
@@ -66,18 +66,18 @@ class NodeThinning:
         self._version = 0
         self._readers: dict[str, tuple[ThinningRule, ...]] = {}
         """By operator, the rules of the queries that read it."""
-        self._left_out: dict[str, int] = {}
+        self._dropped: dict[str, int] = {}
         """By query, the time of the latest item that was left out here."""
 
     def follow(self, table: ThinningTable) -> ThinningReceipt:
         """Follow a table from now on, unless a later one has come."""
         if table.version < self._version:
-            return ThinningReceipt(self._version, tuple(self._left_out.items()))
+            return ThinningReceipt(self._version, tuple(self._dropped.items()))
         self._version = table.version
         rules = {rule.query: rule for rule in table.rules}
         self._readers = {name: tuple(rules[one] for one in queries) for name, queries in table.readers}
-        self._left_out = {query: self._left_out.get(query, BEGINNING) for query in rules}
-        return ThinningReceipt(table.version, tuple(self._left_out.items()))
+        self._dropped = {query: self._dropped.get(query, BEGINNING) for query in rules}
+        return ThinningReceipt(table.version, tuple(self._dropped.items()))
 
     def share_of(self, stream: str) -> float:
         """The share of a stream's items that is left by what its operator leaves out; 1 for a source."""
@@ -98,7 +98,7 @@ class NodeThinning:
             kept = {one.number for one in wanted}
             latest = max(one.item.time for one in elements if one.item is not None and one.number not in kept)
             for rule in self._readers[whole_operator(operator)]:
-                self._left_out[rule.query] = max(self._left_out[rule.query], latest)
+                self._dropped[rule.query] = max(self._dropped[rule.query], latest)
         return wanted
 
     def _keeps(self, rules: Sequence[ThinningRule], stream: str, item: Item) -> bool:
