@@ -90,6 +90,20 @@ def test_subscriptions_with_the_same_filters_share_a_slot() -> None:
     assert len(matcher.match(QUOTE)) == 101
 
 
+@pytest.mark.parametrize("rows", [1, 2, 64, 65])
+def test_a_batch_is_told_of_everybody_in_a_slot(rows: int) -> None:
+    held = [Subscription(f"s{number}", "ann", where=f"a > {number % 5}") for number in range(40)]
+    matcher = Matcher(held)
+    events = [Event(f"e{row}", attributes={"a": row % 7}) for row in range(rows)]
+    expected = [
+        {"event_id": event.id, "subscription_id": each.id}
+        for event in events
+        for each in sorted(held, key=lambda subscription: subscription.id)
+        if event.attributes["a"] > int(each.id[1:]) % 5
+    ]
+    assert matcher.match_batch(events).to_pylist() == expected
+
+
 def test_a_tolerance_of_one_subscriber_survives_the_removal_of_another() -> None:
     matcher = Matcher([subscription(name, topic="quotes", change={"price": 1}) for name in ("s1", "s2")])
     assert matcher.match(QUOTE) == ["s1", "s2"]

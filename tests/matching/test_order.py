@@ -33,7 +33,7 @@ def test_pairs_of_a_row_are_put_in_order_of_rank(
     given_pairs: list[tuple[int, int]], ranking: list[int]
 ) -> None:
     given_as_pairs = as_pairs(given_pairs)
-    ordered = by_row_and_rank(given_as_pairs, np.array(ranking, np.float64).take, ROWS)
+    ordered = by_row_and_rank(given_as_pairs, np.array(ranking).take, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
 
@@ -44,26 +44,26 @@ def test_rows_with_many_pairs_are_put_in_order_of_rank(share: float, seed: int) 
     ranking = rng.sample(range(150), 150)
     given_pairs = [(row, slot) for row in range(ROWS) for slot in range(150) if rng.random() < share]
     rng.shuffle(given_pairs)
-    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking, np.float64).take, ROWS)
+    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking).take, ROWS)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_many_numbers_that_are_seldom_are_put_in_order_of_rank(seed: int) -> None:
-    """More words of bits than pairs: they are sorted by counting."""
+    """More words of bits than pairs: they are sorted digit by digit."""
     rng, rows = random.Random(seed), 200
     ranking = rng.sample(range(3000), 3000)
     given_pairs = [(row, slot) for row in range(rows) for slot in rng.sample(range(3000), 30)]
     rng.shuffle(given_pairs)
-    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking, np.float64).take, rows)
+    ordered = by_row_and_rank(as_pairs(given_pairs), np.array(ranking).take, rows)
     found = list(zip(ordered.rows.tolist(), ordered.slots.tolist(), strict=True))
     assert found == sorted(given_pairs, key=lambda pair: (pair[0], ranking[pair[1]]))
 
 
-@given(st.integers(0, 1 << 32), st.sampled_from((1.0, 0.5, 2.0**50)))
-def test_rows_with_many_pairs_of_very_many_numbers_are_put_in_order_of_rank(seed: int, step: float) -> None:
-    """Sorted by a key for each pair, where ranks are whole numbers and fit; else row by row."""
+@given(st.integers(0, 1 << 32), st.sampled_from((1, 3, 2**50)))
+def test_rows_with_many_pairs_of_very_many_numbers_are_put_in_order_of_rank(seed: int, step: int) -> None:
+    """Sorted by a word for each pair, where row, rank and number fit into one."""
     rng = random.Random(seed)
     ranking = [step * place for place in rng.sample(range(1000), 1000)]
     given_pairs = [(row, slot) for row in range(ROWS) for slot in (*rng.sample(range(999), 30), 999)]
@@ -80,3 +80,18 @@ def test_values_are_taken_at_many_places_as_at_few(count: int) -> None:
     places = rng.integers(0, 300, count).astype(np.int32)
     assert at_places(values, places).tolist() == [int(values[place]) for place in places]
     assert at_places(values[::2], places // 2).tolist() == at_places(values[::2].copy(), places // 2).tolist()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 31, 32, 33, 64, 65, 2047, 2048])
+@pytest.mark.parametrize("each", [1, 3, 200])
+def test_batches_of_any_size_are_put_in_order_of_rank(rows: int, each: int) -> None:
+    rng = np.random.default_rng(rows * each)
+    numbers = 100_000
+    ranks = rng.permutation(numbers)
+    slots = np.concatenate([rng.choice(numbers, each, replace=False) for _ in range(rows)]).astype(np.int32)
+    mixed = rng.permutation(len(slots))
+    given_pairs = Pairs(np.repeat(np.arange(rows, dtype=np.int32), each)[mixed], slots[mixed])
+    order = np.lexsort((ranks[given_pairs.slots], given_pairs.rows))
+    ordered = by_row_and_rank(given_pairs, ranks.take, rows)
+    assert np.array_equal(ordered.rows, given_pairs.rows[order])
+    assert np.array_equal(ordered.slots, given_pairs.slots[order])

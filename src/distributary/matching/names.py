@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 
-from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, Words, inlined, kernel, sealed, text_order
+from distributary.kernel import Bytes, Flags, Ints, Longs, Words, inlined, kernel, sealed, text_order
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays
 from distributary.matching.joining import EXPECTED, NUMBER_BITS, divided, join_texts, take_texts
 from distributary.matching.memory import WORD, prefetch
+from distributary.matching.order import at_places
 
 FEW = 4096
 """Up to this many changed texts are kept beside the base; beyond it, a new base is made."""
@@ -41,11 +42,13 @@ SORTED_ANEW = 16
 
 
 class _Recent(NamedTuple):
-    """The changes by ascending number: their texts, and ranks between those of the base."""
+    """The changes by ascending number: their texts, and their ranks between those of the base."""
 
     numbers: Ints
     texts: pa.Array
-    ranks: Floats
+    ranks: Longs
+    apart: int
+    """How far the ranks of the base are apart among these: the first of them has this rank."""
 
 
 class _BoundBase(NamedTuple):
@@ -192,16 +195,16 @@ class NameTable:
             bound = self._bound = _BoundBase(BoundArrays([(self.rank, np.int32), *texts]), separator)
         return bound
 
-    def ranks(self, numbers: Ints) -> Floats:
-        """For each of these numbers, which have texts, a value that is ordered as the texts are."""
+    def ranks(self, numbers: Ints) -> Longs:
+        """For each of these numbers, which have texts, a whole number that is ordered as the texts are."""
         recent = self._changes()
         if recent is None or not len(numbers):
-            return self.rank[numbers].astype(np.float64)
+            return at_places(self.rank, numbers).astype(np.int64)
         places, changed = places_of(numbers, recent.numbers)
         if not len(self._base):
             return recent.ranks[places]
-        ranks = self.rank[np.where(changed, 0, numbers)]
-        return np.where(changed, recent.ranks[places], ranks)
+        ranks = at_places(self.rank, np.where(changed, np.int32(0), numbers)).astype(np.int64)
+        return np.where(changed, recent.ranks[places], (ranks + 1) * recent.apart)
 
     def texts(self) -> list[str]:
         """All texts, sorted."""
@@ -325,10 +328,11 @@ class NameTable:
             numbers = np.array([*replaced, *range(len(self._base), len(self))], np.int32)
             texts = [*(self._replaced[number] for number in replaced), *self._added]
             named = sorted((text, at) for at, text in enumerate(texts) if text is not None)
-            ranks = np.zeros(len(texts))
+            apart = len(named) + 1
+            ranks = np.zeros(len(texts), np.int64)
             for position, (text, at) in enumerate(named, 1):
-                ranks[at] = self._place(text.encode()) - 1 + position / (len(named) + 1)
-            self._recent = _Recent(numbers, pa.array(texts, pa.large_string()), ranks)
+                ranks[at] = self._place(text.encode()) * apart + position
+            self._recent = _Recent(numbers, pa.array(texts, pa.large_string()), ranks, apart)
         return self._recent
 
     def _merged_order(self) -> Ints:

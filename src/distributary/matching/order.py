@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributary.kernel import Floats, Ints, Longs, Words, kernel, sealed
+from distributary.kernel import Ints, Longs, Words, kernel, sealed
 from distributary.matching.index import Pairs
 from distributary.matching.memory import lowest_bit
 
-SHORT = 24
-"""Up to this many matches of one event are sorted by insertion."""
 DENSE = 1
 """Pairs are put in order by bits when there are so many words of bits, or fewer, for each of them."""
-KEY_BITS = 63
-"""Bits of a number that stands for a pair."""
-MANY = 1 << 16
+WORD_BITS = 63
+"""Bits of a whole number that stands for a pair."""
+DIGIT = 11
+"""Bits by which they are sorted at a time: as many counters as the processor's nearest cache holds."""
+MANY = 1 << 9
 """So many places are worth a kernel."""
 SPARSE = 16
 """Numbers are sorted by comparing them when fewer than one in so many possible ones is there."""
@@ -30,46 +30,41 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
     return Pairs(pairs.rows[order], pairs.slots[order])
 
 
-def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Floats], rows: int) -> Pairs:
-    """The pairs by row, and within a row by the ranks that their numbers have.
+def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Longs], rows: int) -> Pairs:
+    """The pairs by row, and within a row by the ranks that their numbers have. O(pairs + rows).
 
-    When rows have many pairs, the numbers are sorted once for all rows: O(pairs + rows + numbers). When rows
-    have a good part of all numbers, a bit for each row and number puts the pairs in order.
+    When rows have a good part of all numbers, a bit for each row and number puts the pairs in order.
     """
-    if len(pairs.rows) > SHORT * rows and len(pairs.rows) > int(pairs.slots.max()):
-        numbers = _present(pairs.slots, int(pairs.slots.max()))
+    count = len(pairs.rows)
+    if not count:
+        return pairs
+    most = int(pairs.slots.max())
+    if rows * (most // 64 + 1) <= DENSE * count:
+        numbers = _present(pairs.slots, most)
         ordered = numbers[np.argsort(ranks(numbers))]
-        place = np.zeros(int(numbers[-1]) + 1, np.int32)
+        place = np.zeros(most + 1, np.int32)
         place[ordered] = np.arange(len(numbers), dtype=np.int32)
-        words = -(-len(numbers) // 64)
-        if rows * words <= DENSE * len(pairs.rows):
-            # Made here, because NumPy asks for large pages, which are much faster to get.
-            out = Pairs(np.empty(len(pairs.rows), np.int32), np.empty(len(pairs.rows), np.int32))
-            _by_bits(pairs.rows, pairs.slots, place, ordered, np.zeros((rows, words), np.uint64), *out)
-            return out
-        return Pairs(*_by_place_and_row(pairs.rows, pairs.slots, place, len(numbers), rows))
-    of_pairs = ranks(pairs.slots)
-    order = _order_by_keys(pairs.rows, of_pairs, rows) if len(pairs.rows) > SHORT * rows else None
-    if order is None:
-        order, starts = buckets(pairs.rows, rows)
-        _sort_within(order, starts, of_pairs)
-    return Pairs(pairs.rows[order], pairs.slots[order])
+        bits = np.zeros((rows, -(-len(numbers) // 64)), np.uint64)
+        # Made here, because NumPy asks for large pages, which are much faster to get.
+        out = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
+        _by_bits(pairs.rows, pairs.slots, place, ordered, bits, *out)
+        return out
+    return _by_words(pairs, ranks(pairs.slots), rows, most)
 
 
-def _order_by_keys(pair_rows: Ints, ranks: Floats, rows: int) -> Longs | None:
-    """The order by row and rank, from sorting one whole number for each pair: its row, its rank, its place.
-
-    NumPy sorts whole numbers many times as fast as it finds an order. None when they do not fit, or when
-    ranks are no whole numbers.
-    """
-    whole = ranks.astype(np.int64)
-    rank_bits, place_bits = int(whole.max()).bit_length(), len(whole).bit_length()
-    if rows.bit_length() + rank_bits + place_bits > KEY_BITS or (whole != ranks).any():
-        return None
-    keys = (pair_rows.astype(np.int64) << rank_bits | whole) << place_bits | np.arange(len(whole))
-    keys.sort()
-    order: Longs = keys & ((1 << place_bits) - 1)
-    return order
+def _by_words(pairs: Pairs, ranks: Longs, rows: int, most: int) -> Pairs:
+    """The pairs by row and rank, from sorting one whole number for each: its row, its rank, its number."""
+    rank_bits, number_bits = int(ranks.max()).bit_length(), most.bit_length()
+    sorted_bits = rows.bit_length() + rank_bits
+    if sorted_bits + number_bits > WORD_BITS:
+        order = np.lexsort((ranks, pairs.rows))
+        return Pairs(pairs.rows[order], pairs.slots[order])
+    count = len(ranks)
+    words, spare = np.empty(count, np.int64), np.empty(count, np.int64)
+    out = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
+    _make_words(pairs.rows, pairs.slots, ranks, rank_bits, number_bits, words)
+    _sort_words(words, spare, number_bits, sorted_bits, rank_bits, *out)
+    return out
 
 
 def at_places(values: Ints, places: Ints) -> Ints:
@@ -143,43 +138,38 @@ def _by_bits(
 
 
 @kernel
-def _by_place_and_row(rows: Ints, numbers: Ints, place: Ints, places: int, count: int) -> tuple[Ints, Ints]:
-    """The pairs by row, and within a row by the place of their number: two stable counting sorts."""
-    of_place, of_row = np.zeros(places + 1, np.int64), np.zeros(count + 1, np.int64)
+def _make_words(
+    rows: Ints, numbers: Ints, ranks: Longs, rank_bits: int, number_bits: int, words: Longs
+) -> None:
+    """Write the row, the rank and the number of each pair into one word."""
     for at in range(len(rows)):
-        of_place[place[numbers[at]] + 1] += 1
-        of_row[rows[at] + 1] += 1
-    for at in range(places):
-        of_place[at + 1] += of_place[at]
-    placed_rows, placed_numbers = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-    for at in range(len(rows)):
-        to = of_place[place[numbers[at]]]
-        placed_rows[to], placed_numbers[to] = rows[at], numbers[at]
-        of_place[place[numbers[at]]] = to + 1
-    out_rows, out_numbers = np.empty(len(rows), np.int32), np.empty(len(rows), np.int32)
-    for row in range(count):
-        of_row[row + 1] += of_row[row]
-        out_rows[of_row[row] : of_row[row + 1]] = row
-    for at in range(len(rows)):
-        to = of_row[placed_rows[at]]
-        out_numbers[to] = placed_numbers[at]
-        of_row[placed_rows[at]] = to + 1
-    return out_rows, out_numbers
+        key = np.int64(rows[at]) << rank_bits | np.int64(ranks[at])
+        words[at] = key << number_bits | np.int64(numbers[at])
 
 
 @kernel
-def _sort_within(order: Longs, starts: Longs, ranks: Floats) -> None:
-    for row in range(len(starts) - 1):
-        start, end = starts[row], starts[row + 1]
-        if end - start > SHORT:
-            part = order[start:end].copy()
-            order[start:end] = part[np.argsort(ranks[part])]
-            continue
-        for at in range(start + 1, end):
-            moving = order[at]
-            rank = ranks[moving]
-            to = at
-            while to > start and ranks[order[to - 1]] > rank:
-                order[to] = order[to - 1]
-                to -= 1
-            order[to] = moving
+def _sort_words(
+    words: Longs, spare: Longs, low: int, bits: int, rank_bits: int, out_rows: Ints, out_numbers: Ints
+) -> None:
+    """Sort words by so many bits from the low-th on, and take rows and numbers out of them.
+
+    A counting sort for each digit, the lowest first; both arrays are written over.
+    """
+    passes = -(-bits // DIGIT)
+    digit = -(-bits // passes)
+    mask = (1 << digit) - 1
+    starts = np.empty(mask + 2, np.int64)
+    for shift in range(low, low + passes * digit, digit):
+        starts[:] = 0
+        for word in words:
+            starts[(word >> shift & mask) + 1] += 1
+        for value in range(mask):
+            starts[value + 1] += starts[value]
+        for word in words:
+            value = word >> shift & mask
+            spare[starts[value]] = word
+            starts[value] += 1
+        words, spare = spare, words
+    for at in range(len(words)):
+        out_rows[at] = words[at] >> (low + rank_bits)
+        out_numbers[at] = words[at] & ((1 << low) - 1)

@@ -195,11 +195,14 @@ class SubscriptionRegistry:
         if not len(pairs.rows):
             return pairs
         first, following, _ = self._list(changing)
-        total = _count_expanded(pairs.slots, first, following)
         # Made here, because NumPy asks for large pages, which are much faster to get.
-        expanded = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
-        _expand(pairs.rows, pairs.slots, first, following, *expanded)
-        return expanded
+        count = len(pairs.rows)
+        expanded = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
+        total = _expand(pairs.rows, pairs.slots, first, following, *expanded)
+        if total > count:
+            expanded = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
+            _expand(pairs.rows, pairs.slots, first, following, *expanded)
+        return Pairs(expanded.rows[:total], expanded.slots[:total])
 
     def ids_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
         """The ids of the subscriptions of one event's slots: see `SlotIds.ids`."""
@@ -304,23 +307,15 @@ def _link(
 
 
 @kernel
-def _count_expanded(slots: Ints, first: Ints, following: Ints) -> int:
-    total = 0
-    for slot in slots:
-        number = first[slot]
-        while number != NONE:
-            total += 1
-            number = following[number]
-    return total
-
-
-@kernel
-def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints, out_rows: Ints, out_numbers: Ints) -> None:
+def _expand(rows: Ints, slots: Ints, first: Ints, following: Ints, out_rows: Ints, out_numbers: Ints) -> int:
+    """Write a pair for each subscription of the pairs' slots, as far as they fit; how many there are."""
     filled = 0
     for at in range(len(rows)):
         number = first[slots[at]]
         while number != NONE:
-            out_rows[filled] = rows[at]
-            out_numbers[filled] = number
+            if filled < len(out_rows):
+                out_rows[filled] = rows[at]
+                out_numbers[filled] = number
             filled += 1
             number = following[number]
+    return filled
