@@ -170,3 +170,14 @@ def test_operations_that_make_no_sense_are_refused() -> None:
         deployment.subscribe(wanted("t"), at=9)
     with pytest.raises(DistributaryError, match="node 1 already"):
         deployment.add(1)
+
+
+def test_an_event_arrives_by_the_simulators_clock_unless_it_says_when() -> None:
+    deployment = deployed()
+    world = deployment.simulator
+    deployment.subscribe(Subscription("s", "ann", where="until > now()"), at=2)
+    for number, (at, arrival) in enumerate([(20, None), (40, None), (60, 20_000_000_000)]):
+        event = Event(f"e{number}", attributes={"until": "1970-01-01T00:00:30"}, arrival=arrival)
+        world.at(at, lambda event=event: deployment.publish(event, at=0))  # type: ignore[misc]
+    world.run()
+    assert [received.delivery.event.id for received in deployment.deliveries] == ["e0", "e2"]

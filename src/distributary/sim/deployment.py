@@ -7,6 +7,8 @@ Rules:
 - Clients behave like real ones. When their broker restarts without its state they subscribe again (cause
   `("subscribe again", key)`); requests that a broker lost in a crash, or that came while it was down, are
   made again when it is up; when it leaves, or has crashed for good, they move to the next one, clockwise.
+- An event that does not say when it arrived arrives when it is published: to conditions, `now()` is the
+  simulator's time, which begins with 1970, so that it is the same in every run.
 - A client talks to its own broker only. Subscribing or publishing at a broker that is down is an error of the
   caller.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
 
@@ -29,6 +31,9 @@ from distributary.sim.simulator import DeliveredItem, Observer, Simulator
 
 ACKNOWLEDGEMENTS = ("Ack",)
 """The kinds of messages that `costs` counts separately by default."""
+
+NANOSECONDS = 1_000_000_000
+"""So many are a second."""
 
 RECONNECT = 5.0
 """Seconds after which the clients of a broker that crashed for good go to another."""
@@ -153,7 +158,14 @@ class Deployment(Population[Broker]):
     def publish(self, event: Event, at: Address) -> None:
         """Publish an event at a node."""
         self._require_up(at)
-        self._operate("publish", event.key, at, lambda: self.members[at].publish(event))
+        arriving = self.arriving(event)
+        self._operate("publish", event.key, at, lambda: self.members[at].publish(arriving))
+
+    def arriving(self, event: Event) -> Event:
+        """The event as one that arrives now, by the simulator's clock, unless it says when it arrived."""
+        if event.arrival is not None:
+            return event
+        return replace(event, arrival=round(self.simulator.now * NANOSECONDS))
 
     @property
     def subscriptions(self) -> dict[SubscriptionKey, tuple[Subscription, Address]]:

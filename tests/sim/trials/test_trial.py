@@ -386,3 +386,17 @@ def test_the_page_tells_every_setting_with_its_default() -> None:
             assert any(f"| {option.default} | {option.about} |" in row and name in row for row in rows), (
                 option
             )
+
+
+@pytest.mark.parametrize("name", ["central", "flooding", "tree"])
+def test_to_conditions_it_is_the_simulators_time(name: str) -> None:
+    # Each event is offered until some seconds after 1970 began; the clock on the wall is far beyond.
+    offers = [
+        Event(f"e{number}", "offers", {"until": f"1970-01-01T00:0{number % 6}:30"}) for number in range(40)
+    ]
+    asked = [Subscription("s", "ann", where="until > now()")]
+    trial = Trial(name, "messages", nodes=10)
+    outcome = run_trial(trial, data=TrialData(asked, offers))
+    assert outcome.problems == ()
+    assert 0 < outcome.due < outcome.checked
+    assert run_trial(trial, data=TrialData(asked, offers)).deliveries == outcome.deliveries

@@ -305,7 +305,8 @@ class _Run(TrialRun):
         for number, event in enumerate(self.data.events[:during]):
             world.at(SUBSCRIBING + span * number / during, partial(self._publish, event))
         self.run_to(begin, end)
-        for event in self.data.events[during:]:
+        for planned in self.data.events[during:]:
+            event = self.deployment.arriving(planned)
             expected = self.audit.expect(event)
             self._publish(event)
             self.run_to(world.now + trial.gap, end)
@@ -344,8 +345,8 @@ class _Run(TrialRun):
             self.withdrawn += 1
 
     def _publish(self, event: Event) -> None:
-        self.published[event.key] = event
-        self.deployment.publish(event, at=self._source(event))
+        arriving = self.published[event.key] = self.deployment.arriving(event)
+        self.deployment.publish(arriving, at=self._source(event))
 
     def _source(self, event: Event) -> Address:
         """The node of an event's publisher, for a topic: always the same while it is up and not paused."""
