@@ -37,6 +37,10 @@ WITH_ENGINES = ("/spark/pipeline/", "/spark/queries/")
 def pytest_configure(config: pytest.Config) -> None:
     """Tell `replay.chaos_seeds` whether anybody asks for chaos, whose seeds are thousands of tests."""
     os.environ["DISTRIBUTARY_CHAOS"] = "" if "not chaos" in config.option.markexpr else "asked for"
+    if config.option.markexpr == "chaos":
+        from chaos.report import ChaosReport
+
+        config.pluginmanager.register(ChaosReport(config), "chaos report")
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at

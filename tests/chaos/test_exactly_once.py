@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,13 @@ STRIKES = 12
 SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 
 
-def judge(spark: SparkSession, scenario: Scenario, test: str, options: str = "") -> None:
+def judge(
+    spark: SparkSession,
+    scenario: Scenario,
+    record: Callable[[str, object], None],
+    test: str,
+    options: str = "",
+) -> None:
     """Fail with all that is wrong with a finished run, and with the command that repeats it."""
     report = scenario.report
     found = written(spark, load_pipeline(scenario.place / "pipeline.toml"))
@@ -35,6 +42,8 @@ def judge(spark: SparkSession, scenario: Scenario, test: str, options: str = "")
         problems = differences(found, wanted) + promises_broken(report, versions)
     else:
         problems = [f"{report.files} files were fed, one a batch, and {len(versions)} batches have records"]
+    record("faults", {"kill of a pipeline": sum(kill.fired for kill in report.kills)})
+    record("compared", {"events": len(found.archive), "deliveries": len(found.deliveries)})
     missed = [kill for kill in report.kills if not kill.fired]
     problems += [f"this kill missed: {kill}" for kill in missed]
     if problems:
@@ -53,6 +62,7 @@ def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
     spark: SparkSession,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
     strategy: str,
     each: bool,
     kills: int,
@@ -61,13 +71,13 @@ def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
     scenario.run()
     with capsys.disabled():
         print(f"\n{strategy}, seed {SEED}, kills by the phase they hit:\n{scenario.report.table()}")
-    judge(spark, scenario, "test_a_pipeline_killed_many_times", "-m chaos ")
+    judge(spark, scenario, record_property, "test_a_pipeline_killed_many_times", "-m chaos ")
     assert len({kill.phase for kill in scenario.report.kills}) >= 4
 
 
 @pytest.mark.chaos
 def test_a_task_whose_worker_is_killed_is_done_again_with_the_same_answers(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     # On one machine Spark tries a task once, unless the master says how often.
     scenario = Scenario(tmp_path / "run", SEED, kills=0, master="local[2,8]")
@@ -86,9 +96,11 @@ def test_a_task_whose_worker_is_killed_is_done_again_with_the_same_answers(
                 break
     finally:
         victim.kill()
-    assert "Lost task" in log.read_text()
+    lost = log.read_text().count("Lost task")
+    record_property("faults", {"kill of a worker": lost})
+    assert lost
     scenario.drain()
-    judge(spark, scenario, "test_a_task_whose_worker_is_killed", "-m chaos ")
+    judge(spark, scenario, record_property, "test_a_task_whose_worker_is_killed", "-m chaos ")
 
 
 def _bound(scenario: Scenario, traces: Traces, batch: int) -> bool:
