@@ -382,6 +382,14 @@ def test_a_source_that_nobody_wants_any_more_is_not_sent() -> None:
     assert world.broker(1).router.publications["trades"].number == 0
 
 
+def test_who_stayed_for_a_node_that_is_gone_leaves_with_it() -> None:
+    tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3})
+    for idle in (2, 3):
+        tree.retire(idle)
+    assert tree.remove(4, ParentChoice(LinkTable(), fanout=4)) == []
+    assert (tree.parents, tree.idle) == ({}, set())
+
+
 def test_a_member_stays_in_a_tree_for_those_below_it() -> None:
     tree = SourceTree(root=1, parents={2: 1, 3: 2, 4: 3})
     tree.retire(2)

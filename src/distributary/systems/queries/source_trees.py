@@ -67,6 +67,10 @@ class SourceTree:
     def retire(self, node: Address) -> None:
         """Take out a member that needs nothing any more, as soon as nobody is below it."""
         self.idle.add(node)
+        self._release_idle()
+
+    def _release_idle(self) -> None:
+        """Take out the members that stayed only for those below them, where nobody is left."""
         while free := self.idle - set(self.parents.values()):
             self.idle -= free
             self.unsettled -= free
@@ -81,7 +85,8 @@ class SourceTree:
             return []
         below = self.below(node)
         self._adopt(node, [one for one in (self.root, *self.parents) if one not in below], choice)
-        return below
+        self._release_idle()
+        return [one for one in below if one in self.parents]
 
     def root_candidates(self, brokers: Iterable[Address]) -> list[Address]:
         """The brokers that can replace the root: those right below it, and those that are no members.
