@@ -24,6 +24,12 @@ from distributary.spark.pipeline.config import load_pipeline
 STRIKES = 12
 """Batches in which workers are killed, at most, until some were killed amid a task."""
 SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
+KILLS = (
+    {"index": 14, "rendezvous": 8}
+    if os.environ.get("DISTRIBUTARY_CHAOS_FULL")
+    else {"index": 8, "rendezvous": 5}
+)
+"""How often a pipeline is killed, by its strategy; each kill costs another start of Spark."""
 
 
 def judge(
@@ -56,7 +62,7 @@ def judge(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize(
-    ("strategy", "each", "kills"), [("index", False, 14), ("rendezvous", True, 8)], ids=["index", "each"]
+    ("strategy", "each"), [("index", False), ("rendezvous", True)], ids=["index", "each"]
 )
 def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
     spark: SparkSession,
@@ -65,14 +71,13 @@ def test_a_pipeline_killed_many_times_loses_and_doubles_nothing(
     record_property: Callable[[str, object], None],
     strategy: str,
     each: bool,
-    kills: int,
 ) -> None:
-    scenario = Scenario(tmp_path / "run", SEED, kills, strategy=strategy, each=each)
+    scenario = Scenario(tmp_path / "run", SEED, KILLS[strategy], strategy=strategy, each=each)
     scenario.run()
     with capsys.disabled():
         print(f"\n{strategy}, seed {SEED}, kills by the phase they hit:\n{scenario.report.table()}")
     judge(spark, scenario, record_property, "test_a_pipeline_killed_many_times", "-m chaos ")
-    assert len({kill.phase for kill in scenario.report.kills}) >= 4
+    assert len({kill.phase for kill in scenario.report.kills}) >= KILLS[strategy] // 2
 
 
 @pytest.mark.chaos

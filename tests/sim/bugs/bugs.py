@@ -75,7 +75,7 @@ def bug(
 @bug("hope-kbpp")
 @bug("flooding", quick=True)
 def mute(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Home, "_hand_out", lambda self, event, keys: None)
+    patch.setattr(Home, "_hand_out", lambda self, event, keys, reached: None)
 
 
 @bug("state-aware-mfd", quick=True)
@@ -89,8 +89,8 @@ def unheard(patch: pytest.MonkeyPatch, deaf_to: Callable[[Home, SubscriptionKey]
     """Have homes deliver nothing for some subscriptions."""
     whole = Home._hand_out
 
-    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey]) -> None:
-        whole(self, event, [key for key in keys if not deaf_to(self, key)])
+    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
+        whole(self, event, [key for key in keys if not deaf_to(self, key)], reached)
 
     patch.setattr(Home, "_hand_out", hand_out)
 
@@ -109,9 +109,9 @@ def postponed(patch: pytest.MonkeyPatch, *, at_once: bool) -> None:
         made(self, *args, **options)
         self.node.at_alarm("later", self.node.deliver)
 
-    def late(self: Home, event: Event, keys: Iterable[SubscriptionKey]) -> None:
+    def late(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
         before = len(self.node._effects)
-        hand_out(self, event, keys)
+        hand_out(self, event, keys, reached)
         given = [effect.item for effect in self.node._effects[before:]]
         if not at_once:
             del self.node._effects[before:]
@@ -198,11 +198,11 @@ def subscriptions_known_by_their_id_alone(patch: pytest.MonkeyPatch) -> None:
 def one_subscription_named_of_several(patch: pytest.MonkeyPatch) -> None:
     whole = Home._hand_out
 
-    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey]) -> None:
+    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
         first: dict[str, SubscriptionKey] = {}
         for key in sorted(keys):
             first.setdefault(key.subscriber, key)
-        whole(self, event, first.values())
+        whole(self, event, first.values(), reached)
 
     patch.setattr(Home, "_hand_out", hand_out)
 
