@@ -44,7 +44,7 @@ class FaultyWorld:
         addresses = sorted(self.random.sample(range(CIRCLE.size), nodes + 4))
         self.spares = self.random.sample(addresses, 4)
         self.founders = [address for address in addresses if address not in self.spares]
-        segments = Segments.spanning(CIRCLE, nodes=4, of=nodes)
+        self.segments = segments = Segments.spanning(CIRCLE, nodes=4, of=nodes)
         self.simulator = Simulator(seed, ConstantLatency(0.05))
 
         def broker(address: Address) -> StateAwareBroker:

@@ -76,6 +76,32 @@ def test_a_rendezvous_that_took_over_asks_the_home(system: str) -> None:
     assert not world.simulator.is_up(keeper)
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("dead", ["first", "last", "both"])
+def test_a_new_subscription_gets_the_latest_value_from_a_rendezvous_that_took_over(
+    system: str, dead: str
+) -> None:
+    world = FaultyWorld(SYSTEMS[system], seed=5)
+    item, tolerance = "quotes/A/1", 64
+    first = _owner(world, world.segments.start(item))
+    last = _owner(world, world.segments.place(item, tolerance))
+    gone = {"first": {first}, "last": {last}, "both": {first, last}}[dead]
+    homes = [address for address in world.founders if address not in (first, last)]
+    world.deployment.publish(Event("e1", item, {"price": 100}), at=homes[0])
+    world.deployment.publish(Event("e2", f"{item}/x", {"price": 200}), at=homes[1])
+    world.simulator.run(until=8)
+    Scenario.of("they die", [Crash(start=9, node=node) for node in gone]).inject(world.deployment)
+    world.simulator.run(until=40)
+    subscription = Subscription("s", "s", topic=item, change={"price": tolerance})
+    world.deployment.subscribe(subscription, at=homes[2])
+    world.simulator.run(until=60)
+    assert sorted(each.delivery.event.id for each in world.deployment.deliveries) == ["e1", "e2"]
+
+
+def _owner(world: FaultyWorld, key: int) -> int:
+    return next(address for address in world.founders if world.deployment.members[address].ring.owns(key))
+
+
 def _keeps(world: FaultyWorld, item: str, address: int) -> bool:
     """Whether a node may keep something of the item, or guard it."""
     broker = world.deployment.members[address]

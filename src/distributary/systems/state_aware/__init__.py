@@ -2,6 +2,7 @@
 
 - `segments`: where an item and its tolerances lie on the ring
 - `order`: which value is newer, without clocks that agree; the latest values
+- `latest`: the latest values at a node, with those that it missed
 - `broker`: what the systems share: registering, values and their order, the home's decision
 - `sf`: single-level filtering (SF): each value goes to the item's whole segment
 - `mfd`: multi-level filter decomposition (MFD): a value climbs from level to level, as far as it passes

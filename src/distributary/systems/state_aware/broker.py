@@ -15,7 +15,7 @@ Rules:
   that is older than another of the same node is dropped, one that another node ordered counts as newer.
 - A new subscription is given the latest value of each topic of its item that its rendezvous knows and that
   passes its filters (the initial state of section 4.3.2). A registration that is repeated is not given it
-  again.
+  again. A rendezvous that has taken over from another gets the latest values too (`latest`).
 - The rendezvous preselects, the home decides; both remember what was delivered (`TrackedSubscription`). When
   a home declines a value that a rendezvous selected, it registers again, with the values it remembers. A
   rendezvous that does not know what was delivered, or learns that a value never arrived, forgets what it
@@ -45,7 +45,8 @@ from distributary.overlay.periodic import set_periodic_alarm
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
-from distributary.systems.state_aware.order import LatestValues, PublisherOrder, ValueStamp
+from distributary.systems.state_aware.latest import LatestExchange
+from distributary.systems.state_aware.order import PublisherOrder, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 PERIODS = 3
@@ -197,7 +198,7 @@ class StateAwareBroker(RendezvousBroker):
         self._numbered = 0
         self.order = PublisherOrder()
         """Of the values that arrive here from their publishers."""
-        self.latest = LatestValues()
+        self.latest = LatestExchange(ring, segments, self.replication, self.tell, self.on_latest)
         """The latest values of the items of which subscriptions may be kept here."""
         self.directory: dict[SubscriptionKey, TrackedSubscription] = {}
         """The subscriptions kept here as a rendezvous."""
@@ -282,6 +283,10 @@ class StateAwareBroker(RendezvousBroker):
     def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
         """Remove from the index a subscription that was removed, or that another node keeps now (`moved`)."""
 
+    def on_latest(self, item: str) -> None:
+        """Give subscriptions that have no value yet the latest values of an item, which were missed here."""
+        return
+
     # The rendezvous.
 
     def admit(self, key: int, entry: DirectoryEntry, held: Held | None) -> None:
@@ -328,8 +333,10 @@ class StateAwareBroker(RendezvousBroker):
         if name in self.replication.contents(key):
             self.replication.drop(key, name)
 
-    def _hosted(self, key: int, name: Any, entry: DirectoryEntry | None) -> None:
-        """Follow a change of what replication has this node host."""
+    def _hosted(self, key: int, name: Any, entry: Any) -> None:
+        """Follow a change of the subscriptions that replication has this node host."""
+        if not isinstance(name, SubscriptionKey):
+            return
         tracked = self.directory.get(name)
         if entry is None:
             if tracked is not None and tracked.key == key:

@@ -207,6 +207,11 @@ class MFDBroker(StateAwareBroker):
             told = SubFilterValues(item, start, begun, tuple(values[start]))
             self.ring.route(self._place(item, start.name), told)
 
+    def on_latest(self, item: str) -> None:
+        for hosted in list(self._filters.get(item, {}).values()):
+            if not hosted.below:
+                self._begin_with_latest(item, hosted, set())
+
     def _begin_higher(self, message: SubFilterValues, arrival: Arrival) -> None:
         item, start, others, values = message
         for each in values:
@@ -329,6 +334,7 @@ class MFDBroker(StateAwareBroker):
             above = {begin for begin in begins if begin.name != hosted.name}
             for topic in {**hosted.shown, **dict.fromkeys(hosted.states)}:
                 hosted.begins.setdefault(topic, set()).update(above)
+            self.latest.need(item)
             self._begin_with_latest(item, hosted, above)
             return
         if everywhere:

@@ -92,20 +92,29 @@ class LatestValues:
         self._topics: OrderedDict[str, str] = OrderedDict()
         """The item of each topic."""
 
-    def keep(self, item: str, event: Event, stamp: ValueStamp) -> None:
-        """Keep a value, unless a newer one of its topic is there already."""
+    def admits(self, item: str, topic: str, stamp: ValueStamp) -> bool:
+        """Whether a value is newer than what is known of its topic."""
+        known = self._items.get(item, {}).get(topic)
+        return known is None or stamp.is_newer(known.stamp)
+
+    def keep(self, item: str, event: Event, stamp: ValueStamp) -> tuple[str, str] | None:
+        """Keep a value, unless a newer one of its topic is there already.
+
+        Returns the item and the topic that were forgotten for it, if any.
+        """
         topic = event.topic
         assert topic is not None
-        known = self._items.setdefault(item, {})
-        if topic not in known or stamp.is_newer(known[topic].stamp):
-            known[topic] = LatestValue(event, stamp)
+        if self.admits(item, topic, stamp):
+            self._items.setdefault(item, {})[topic] = LatestValue(event, stamp)
         self._topics[topic] = item
         self._topics.move_to_end(topic)
-        if len(self._topics) > TOPICS:
-            oldest, its_item = self._topics.popitem(last=False)
-            del self._items[its_item][oldest]
-            if not self._items[its_item]:
-                del self._items[its_item]
+        if len(self._topics) <= TOPICS:
+            return None
+        oldest, its_item = self._topics.popitem(last=False)
+        del self._items[its_item][oldest]
+        if not self._items[its_item]:
+            del self._items[its_item]
+        return its_item, oldest
 
     def forget(self, item: str) -> None:
         """Forget the values of an item."""

@@ -52,6 +52,14 @@ class SFBroker(StateAwareBroker):
         if held is None:
             return
         tracked.learn(held, self.settled)
+        self.latest.need(item)
+        self._begin_with_latest(item, tracked)
+
+    def on_latest(self, item: str) -> None:
+        for tracked in self._items.get(item, {}).values():
+            self._begin_with_latest(item, tracked)
+
+    def _begin_with_latest(self, item: str, tracked: TrackedSubscription) -> None:
         for event, stamp in self.latest.of(item):
             if event.topic not in tracked.delivered and tracked.takes(event, stamp):
                 self.notify(item, event, stamp, [tracked])
