@@ -16,15 +16,16 @@ AT = {"trades": 1, "quotes": 2, "q0": 3, "q1": 4}
 
 
 def listed(world: World, node: Address, wait: float = 5.0) -> RegistryListing:
-    """What a client of a node is told."""
+    """What a client of a node is told when it asks now."""
+    before = len(world.simulator.delivered)
     world.simulator.call(node, world.broker(node).list_registry)
     world.run(wait)
-    found = [
+    (found,) = [
         one.item
-        for one in world.simulator.delivered
+        for one in world.simulator.delivered[before:]
         if isinstance(one.item, RegistryListing) and one.address == node
     ]
-    return found[-1]
+    return found
 
 
 def registered(**settings: CheckpointSettings) -> tuple[World, Catalogue]:
@@ -47,9 +48,20 @@ def test_a_client_of_any_broker_is_told_streams_operators_and_queries(node: Addr
     assert {one.name: one.node for one in found.operators} == dict(world.operators())
     kinds = {one.name: one.kind for one in found.operators}
     assert (kinds["q0.both"], kinds["q0.large"], kinds["q0.per_ten"]) == ("union", "filter", "count")
+    inputs = {one.name: one.inputs for one in found.operators}
+    assert (inputs["q0.both"], inputs["q0.large"]) == (("trades", "quotes"), ("q0.both",))
     used = [name for one in found.operators for name in one.used_as]
     expected = [f"{name}.{one.name}" for name, query in catalogue.queries.items() for one in query.operators]
     assert sorted(used) == sorted(expected), "each runs in one place, shared or not"
+
+
+def test_streams_inside_a_super_operator_are_not_listed() -> None:
+    build = QueryBuilder("q")
+    build.count("n", build.filter("large", "trades", where="size > 3"), "1 second")
+    build.unit("together", "large", "n")
+    world = World(2, 1)
+    world.register(Catalogue(queries(0).sources.values(), [build.query()]), {"trades": 1, "q": 2})
+    assert [one.name for one in listed(world, 1).streams] == ["q.n", "quotes", "trades"]
 
 
 def test_what_is_told_follows_moves_and_withdrawals() -> None:

@@ -25,6 +25,7 @@ TOLL = parse_query_goal(
     minimise aggregate(SUM, aggregate(SUM, cost, QUERY OPERATORS), QUERIES)""",
     OWN,
 )
+MIXED = parse_query_goal("minimise aggregate(SUM, rent * operators + incoming rate, BROKERS)", OWN)
 RENTS = {1: 9.0, 2: 7.0, 3: 8.0, 4: 1.0, 5: 6.0, 6: 9.0}
 GAUGES: dict[str, Any] = {
     "link_gauges": {"toll": lambda one, other: 5.0 + one},
@@ -54,11 +55,12 @@ def test_operators_move_by_what_gauges_measure_and_answers_stay_exact(goal: Goal
 def test_a_goal_waits_until_all_sites_have_told_and_is_refused_without_a_gauge() -> None:
     with pytest.raises(DistributaryError, match="asks for toll, for which there is no gauge"):
         QueryOptimiserSettings(TOLL, node_gauges=GAUGES["node_gauges"])
-    world = World(4, 1, optimising=QueryOptimiserSettings(RENT, period=8.0, window=1.0, **GAUGES))
+    # Without the rents, operators would move to their sources.
+    world = World(4, 1, optimising=QueryOptimiserSettings(MIXED, period=8.0, window=1.0, **GAUGES))
     registry = world.broker(1).registry_link.local_registry
     assert registry is not None
     kept = registry.own_metrics.pop(3)
-    world.register(queries(2), dict.fromkeys(FAR, 2))
+    world.register(queries(2), {**dict.fromkeys(FAR, 2), "trades": 1, "quotes": 1})
     steady(world, 40)
     assert placed(world)[0].own.names == set()
     assert sum(broker.reconfiguration.moves for broker in world.brokers) == 0, "there is nothing to plan with"
@@ -66,3 +68,18 @@ def test_a_goal_waits_until_all_sites_have_told_and_is_refused_without_a_gauge()
     assert placed(world)[0].own.names == {"toll", "rent"}
     steady(world, 40)
     assert sum(broker.reconfiguration.moves for broker in world.brokers) > 0
+
+
+def test_the_registry_hears_of_values_that_have_changed_and_of_no_others() -> None:
+    rents = dict(RENTS)
+    settings = QueryOptimiserSettings(RENT, **{**GAUGES, "node_gauges": {"rent": rents.__getitem__}})
+    world = World(4, 1, optimising=settings, probing=5.0)
+    registry = world.broker(1).registry_link.local_registry
+    assert registry is not None
+    sent = world.metrics.by_kind()["OwnMetricsReport"].messages
+    world.run(20)
+    assert world.metrics.by_kind()["OwnMetricsReport"].messages == sent
+    rents[3] = 2.0
+    world.run(20)
+    assert dict(registry.own_metrics[3].nodes) == {"rent": 2.0}
+    assert world.metrics.by_kind()["OwnMetricsReport"].messages == sent + 1
