@@ -77,6 +77,39 @@ def test_opening_reads_no_array(kind: str, tmp_path: Path, monkeypatch: pytest.M
     matcher.match(EVENTS[0])
     assert read
     assert len(read) == len(set(read)), "each array is checked once"
+    unread = ("slots.", "registry.subscribers.", "registry.serial", "registry.slot_of", "slow.")
+    assert not [name for name in read if name.startswith(unread)], "what matching has no use for"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_to_each_array_is_found_by_who_reads_it_and_by_a_check(kind: str, tmp_path: Path) -> None:
+    """The first byte of every array, its last, and the last before the next."""
+    right = example(kind)
+    places = list(frozen.read(write_files(right.files, tmp_path / "whole"))._places.values())
+    ends = [*(place.start for place in places[1:]), len(right.files[frozen.ARRAYS])]
+    found_by_asking = 0
+    for place, end in zip(places, ends, strict=True):
+        for at in {place.start, max(place.start, place.start + place.size - 1), end - 1}:
+            content = bytearray(right.files[frozen.ARRAYS])
+            content[at] ^= 0x40
+            damaged_index = write_files({**right.files, frozen.ARRAYS: bytes(content)}, tmp_path / str(at))
+            said, error = asked(lambda place=damaged_index: answers(Matcher.open(place)))
+            assert isinstance(error, DamagedError) or said == right.answers, f"wrong answers from byte {at}"
+            found_by_asking += error is not None
+            with pytest.raises(DamagedError, match=r"arrays\.bin is not what was written"):
+                Matcher.open(damaged_index, check=True)
+    assert found_by_asking > len(places), "the questions read next to all"
+
+
+def test_damage_anywhere_in_the_manifest_is_found_by_opening(tmp_path: Path) -> None:
+    right = example("combined").files
+    place = write_files(right, tmp_path)
+    for at in (*range(64), *range(64, len(right[frozen.MANIFEST]), 29)):
+        content = bytearray(right[frozen.MANIFEST])
+        content[at] ^= 0x02
+        (place / frozen.MANIFEST).write_bytes(content)
+        with pytest.raises(DamagedError, match=r"manifest\.json"):
+            frozen.read(place)
 
 
 def test_every_byte_of_the_arrays_is_covered_by_a_checksum(tmp_path: Path) -> None:

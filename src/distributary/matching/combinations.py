@@ -11,6 +11,7 @@ Adding or removing one combination touches its own slot alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.digests import PieceColumn, digests
 from distributary.matching.engines import index_class, verifier_class
 from distributary.matching.gathering import FilterColumn
-from distributary.matching.index import NO_SLOTS, Arrays, Index, Pairs
+from distributary.matching.index import NO_SLOTS, AnyArrays, Arrays, Index, Pairs
 from distributary.matching.layers import Layers, Verifier
 from distributary.matching.scan import FilterScan
 from distributary.matching.single import SingleEvent
@@ -54,7 +55,7 @@ class Combinations:
 
     def __init__(self, engines: Mapping[str, str]) -> None:
         self._engines = engines
-        self._slots = SlotTable()
+        self._opened: AnyArrays | None = None
         self._kinds = [EVERYTHING]
         self._indexes: dict[str, Index[Any]] = {}
         self._verifiers: dict[str, Verifier[Any] | FilterScan] = {}
@@ -62,6 +63,13 @@ class Combinations:
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    @cached_property
+    def _slots(self) -> SlotTable:
+        """The slots; those of opened combinations are opened when they are first needed, for changes."""
+        if self._opened is None:
+            return SlotTable()
+        return SlotTable.open(frozen.within(self._opened, "slots"))
 
     def add(self, filters: dict[str, Filter]) -> int:
         """The slot of this combination of filters by kind, with one use more."""
@@ -216,12 +224,10 @@ class Combinations:
         }
 
     @classmethod
-    def open(
-        cls, engines: Mapping[str, str], arrays: Mapping[str, NDArray[Any]], about: Mapping[str, Any]
-    ) -> Combinations:
+    def open(cls, engines: Mapping[str, str], arrays: AnyArrays, about: Mapping[str, Any]) -> Combinations:
         """The combinations that `freeze` wrote."""
         opened = cls(engines)
-        opened._slots = SlotTable.open(frozen.within(arrays, "slots"))
+        opened._opened = arrays
         opened._kinds, opened._everything = about["kinds"], about["everything"]
         for kind in about["indexes"]:
             engine = index_class(kind, engines.get(kind))

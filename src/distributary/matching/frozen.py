@@ -11,8 +11,10 @@ Damage is found before it can do harm, and told as a `DamagedError`:
 
 - The manifest starts with a checksum of the rest of it. It says how long the file of arrays is, and of each
   array the type, the shape, the place and the checksum. All of that is checked when a directory is opened.
-- The bytes of an array, and those up to the next, are compared with its checksum when it is first taken out
-  of `FrozenArrays`: reading them is what opening must not do. Whoever takes an array can rely on it.
+- The bytes of an array are compared with its checksum when it is first taken out of `FrozenArrays`, and those
+  up to the next array must be zero: reading them is what opening must not do. Whoever takes an array can rely
+  on it, so a kernel that may read an array anywhere is given one that is checked from end to end. Parts that
+  not every question needs are therefore taken when one does.
 - What this process has checked it does not check again while the file is the same one and unchanged.
 
 A file that is written to while it is open is beyond this: leave the directory of an open index alone.
@@ -36,11 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.errors import DamagedError, DistributaryError
-from distributary.kernel import Bytes
+from distributary.kernel import Bytes, sealed
+from distributary.matching.checksums import checksum
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
-FORMAT = 5
+FORMAT = 6
 ALIGNMENT = 64
 
 CHECKSUM = re.compile(rb'\{"checksum": ([0-9]{1,10}), ')
@@ -66,7 +69,6 @@ class ArrayPlace(NamedTuple):
     shape: list[int]
     start: int
     checksum: int
-    """Of the bytes from `start` to the start of the next array, or the end of the file."""
 
     @property
     def size(self) -> int:
@@ -83,14 +85,10 @@ def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[st
     with (directory / ARRAYS).open("wb") as file:
         for name, array in arrays.items():
             start = file.tell()
-            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-            padding = bytes(
-                -(start + len(content)) % ALIGNMENT or ALIGNMENT
-            )  # a file needs a byte to be mapped
-            file.write(content)
-            file.write(padding)
-            checksum = crc32(padding, crc32(content))
-            places[name] = ArrayPlace(array.dtype.str, list(array.shape), start, checksum)
+            content = sealed(sealed(array).reshape(-1).view(np.uint8))
+            file.write(content.data)
+            file.write(bytes(-file.tell() % ALIGNMENT or ALIGNMENT))  # a file needs a byte to be mapped
+            places[name] = ArrayPlace(array.dtype.str, list(array.shape), start, int(checksum(content)))
         size = file.tell() or file.write(bytes(ALIGNMENT))
     rest = json.dumps({"format": FORMAT, "size": size, "arrays": places, "about": about})[1:].encode()
     partial = directory / (MANIFEST + ".partial")
@@ -100,14 +98,14 @@ def write(directory: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[st
 
 def read(directory: Path) -> FrozenArrays:
     """The arrays of a directory, none of which is read before it is taken."""
-    manifest, checksum = _manifest(directory)
+    manifest, manifest_checksum = _manifest(directory)
     try:
         places = {str(name): ArrayPlace(*place) for name, place in manifest["arrays"].items()}
         size, about = int(manifest["size"]), dict(manifest["about"])
         _check_places(places, size)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(directory, MANIFEST, f"says what no index is like: {error!r}") from None
-    return FrozenArrays(directory, places, about, _mapped(directory, size), checksum)
+    return FrozenArrays(directory, places, about, _mapped(directory, size), manifest_checksum)
 
 
 def _manifest(directory: Path) -> tuple[dict[str, Any], int]:
@@ -180,7 +178,7 @@ class FrozenArrays(Mapping[str, NDArray[Any]]):
         places: Mapping[str, ArrayPlace],
         about: Mapping[str, Any],
         mapped: tuple[Bytes, tuple[int, ...]],
-        checksum: int,
+        manifest_checksum: int,
     ) -> None:
         self.directory = directory
         self.about = about
@@ -189,7 +187,7 @@ class FrozenArrays(Mapping[str, NDArray[Any]]):
         starts = [place.start for place in places.values()]
         # An index without filters has no arrays.
         self._ends = dict(zip(places, [*starts[1:], len(self._data)], strict=bool(places)))
-        self._checked = _checked_before((*self._file, checksum))
+        self._checked = _checked_before((*self._file, manifest_checksum))
         self._taken: dict[str, NDArray[Any]] = {}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -219,8 +217,9 @@ class FrozenArrays(Mapping[str, NDArray[Any]]):
             _ = self[name]
 
     def _check(self, name: str) -> None:
-        place = self._places[name]
-        if crc32(self._data[place.start : self._ends[name]].data) != place.checksum:
+        place, behind = self._places[name], self._ends[name]
+        end = place.start + place.size
+        if checksum(sealed(self._data[place.start : end])) != place.checksum or self._data[end:behind].any():
             raise _damaged(
                 self.directory, ARRAYS, f"is not what was written: the checksum of {name} does not hold"
             )

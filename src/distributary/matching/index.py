@@ -23,6 +23,8 @@ from distributary.model import Event
 
 F = TypeVar("F", bound=Filter)
 Arrays = dict[str, NDArray[Any]]
+AnyArrays = Mapping[str, NDArray[Any]]
+"""Arrays by name to be read; those of an opened index are taken, and checked, when they are asked for."""
 
 NO_SLOTS: Ints = np.empty(0, np.int32)
 
@@ -114,7 +116,7 @@ class Index(ABC, Generic[F]):
         return {"slots": np.array(slots, np.int32), **frozen.under("texts", texts)}
 
     @classmethod
-    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+    def open(cls, arrays: AnyArrays) -> Self:
         """The index that `freeze` wrote. The arrays may be memory-mapped, and are its own from then on."""
         index = cls()
         texts = frozen.unpack_texts(frozen.within(arrays, "texts"))

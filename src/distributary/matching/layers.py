@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar, Generic, NamedTuple, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.gathering import FilterColumn, Gatherer, TextColumn
-from distributary.matching.index import NO_SLOTS, Arrays, F, Index, Pairs
+from distributary.matching.index import NO_SLOTS, AnyArrays, Arrays, F, Index, Pairs
 from distributary.matching.order import at_places
 from distributary.matching.single import SingleEvent
 from distributary.model import Event
@@ -40,26 +41,55 @@ WAITING = -2
 FIRST = 0
 """The number of the segment that is opened."""
 
+TEXTS = "texts."
+"""What the names of the texts start with among the arrays that searching sees."""
+
 OWN_ARRAYS = 3
 """How many arrays a segment has bound before those of its engine: see `LiveSlots`."""
+
+
+class ReadableArrays(Mapping[str, NDArray[Any]]):
+    """What searching sees of a segment, sealed: the compiled arrays, and the texts as `texts.bytes` and
+    `texts.offsets`.
+
+    Each is taken when it is first asked for: most engines never read the texts of an index that was opened.
+    """
+
+    __slots__ = ("_arrays", "_sealed", "_texts")
+
+    def __init__(self, texts: AnyArrays, arrays: AnyArrays) -> None:
+        self._texts = texts
+        self._arrays = arrays
+        self._sealed: Arrays = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        array = self._sealed.get(name)
+        if array is None:
+            found = self._texts[name.removeprefix(TEXTS)] if name.startswith(TEXTS) else self._arrays[name]
+            array = self._sealed[name] = sealed(found)
+        return array
+
+    def __iter__(self) -> Iterator[str]:
+        return chain((TEXTS + name for name in self._texts), self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._texts) + len(self._arrays)
 
 
 class CompiledSegment:
     """One compiled structure: `slots[i]` is the slot of its i-th filter, `texts` their canonical texts.
 
-    `readable` is what searching sees, sealed: the compiled arrays, and the texts as `texts.bytes` and
-    `texts.offsets`, so that an engine which decides on the text itself need not keep it twice.
+    Searching sees both the compiled arrays and the texts, as `readable`, so that an engine which decides on
+    the text itself need not keep it twice.
     """
 
     __slots__ = ("arrays", "bound", "dead", "known", "memo", "readable", "slots", "texts")
 
-    def __init__(self, slots: Ints, texts: Arrays, arrays: Arrays) -> None:
+    def __init__(self, slots: Ints, texts: AnyArrays, arrays: AnyArrays) -> None:
         self.slots = slots
         self.texts = texts
         self.arrays = arrays
-        self.readable: Arrays = {
-            name: sealed(array) for name, array in {**frozen.under("texts", texts), **arrays}.items()
-        }
+        self.readable = ReadableArrays(texts, arrays)
         self.dead = 0
         self.memo: Any = None
         """What an engine remembers of its searches in this segment, if it does."""
@@ -129,7 +159,7 @@ class Layers(ABC, Generic[F]):
         """The arrays of one segment, of the filters that `gatherer` took."""
         return self.compile(gathered.filters)
 
-    def column(self, texts: Arrays, first: int, last: int) -> FilterColumn[F]:
+    def column(self, texts: AnyArrays, first: int, last: int) -> FilterColumn[F]:
         """The packed canonical texts numbered from `first` to `last` as a column of filters."""
         offsets = texts["offsets"][first : last + 1]
         return TextColumn({"offsets": offsets, "bytes": texts["bytes"]}, self._parse)
@@ -231,7 +261,7 @@ class Layers(ABC, Generic[F]):
         layers = cls()
         if "slots" in arrays:
             segment = CompiledSegment(
-                arrays["slots"], dict(frozen.within(arrays, "texts")), dict(frozen.within(arrays, "compiled"))
+                arrays["slots"], frozen.within(arrays, "texts"), frozen.within(arrays, "compiled")
             )
             layers._segments[FIRST] = segment
             layers._next_segment = FIRST + 1

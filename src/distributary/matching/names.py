@@ -184,7 +184,8 @@ class NameTable:
 
     def separated(self) -> tuple[Sequence[tuple[NDArray[Any], DTypeLike]], int | None]:
         """The offsets and the bytes of the base with their types, and a byte that is in none of its texts."""
-        free = (code for code in SEPARATORS if not (self._bytes == code).any())
+        least = self._bytes.min(initial=SEPARATORS.stop)
+        free = (code for code in SEPARATORS if code < least or not (self._bytes == code).any())
         return ((self._offsets, np.int64), (self._bytes, np.uint8)), next(free, None)
 
     def _bound_base(self) -> _BoundBase:

@@ -11,7 +11,8 @@ arrays by number and slot, an opened registry copies the pages that it writes to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.names import NameTable
 from distributary.matching.naming import NONE, SlotIds
 from distributary.matching.order import at_places
@@ -38,9 +39,8 @@ class ByNumber(NamedTuple):
     subscriber_of: Ints
     """The number of the subscriber's name."""
     slot_of: Ints
-    following: Ints
-    """The next subscription of the same slot that has, like this one, a tolerance or none."""
     preceding: Ints
+    """The subscription of the same slot that this one follows."""
     changing: Ints
     """1 when it has a tolerance."""
 
@@ -55,19 +55,49 @@ class BySlot(NamedTuple):
 
 
 class SubscriptionRegistry:
-    """The table of subscriptions."""
+    """The table of subscriptions; of one that was opened, each part is opened when it is first needed."""
 
-    def __init__(self) -> None:
-        self.names = NameTable()
-        self.subscribers = NameTable()
-        self._free: list[int] = []
-        self._serials = Serials()
-        self._next_serial = 0
-        room = np.full(64, NONE, np.int32)
-        self._of = ByNumber(room.astype(np.int64), *(room.copy() for _ in range(5)))
-        self._slots = BySlot(room.copy(), room.copy())
+    def __init__(self, opened: AnyArrays | None = None) -> None:
+        self._opened = opened
+        self._free: list[int] = [] if opened is None else opened["free"].tolist()
+        self._next_serial = 0 if opened is None else int(opened["next_serial"][0])
         self._slot_ids: SlotIds | None = None
         """What one event reads, while the arrays are what they were."""
+
+    @cached_property
+    def names(self) -> NameTable:
+        """The ids of the subscriptions, by number."""
+        return NameTable() if self._opened is None else NameTable.open(frozen.within(self._opened, "ids"))
+
+    @cached_property
+    def subscribers(self) -> NameTable:
+        """The names of the subscribers, by numbers of their own."""
+        if self._opened is None:
+            return NameTable()
+        return NameTable.open(frozen.within(self._opened, "subscribers"))
+
+    @cached_property
+    def _serials(self) -> Serials:
+        return Serials() if self._opened is None else Serials.open(frozen.within(self._opened, "serials"))
+
+    @cached_property
+    def _of(self) -> ByNumber:
+        return ByNumber(*map(self._array, ByNumber._fields))
+
+    @cached_property
+    def _following(self) -> Ints:
+        """By number the next subscription of its slot that has, like this one, a tolerance or none."""
+        return self._array("following")
+
+    @cached_property
+    def _slots(self) -> BySlot:
+        return BySlot(*map(self._array, BySlot._fields))
+
+    def _array(self, name: str) -> NDArray[Any]:
+        """An array by number or by slot, as it was opened or as it begins."""
+        if self._opened is not None:
+            return self._opened[name]
+        return np.full(64, NONE, np.int64 if name == "serial_of" else np.int32)
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -96,16 +126,16 @@ class SubscriptionRegistry:
         self._next_serial = max(self._next_serial, serial + 1)
         number = self._free.pop() if self._free else len(self.names)
         self._reserve(number, slot)
-        self.names.put(number, subscription_id)
+        first, following, preceding = self._first(changing), self._following, self._of.preceding
         self._of.subscriber_of[number] = self._code(subscriber)
         self._of.slot_of[number] = slot
         self._of.serial_of[number] = serial
         self._of.changing[number] = changing
         if changing:
             self._serials.add(serial, number)
+        self.names.put(number, subscription_id)
         if self._slot_ids is not None:
             self._slot_ids.change(slot)
-        first, following, preceding = self._list(changing)
         after = int(first[slot])
         first[slot] = number
         following[number], preceding[number] = after, NONE
@@ -134,7 +164,7 @@ class SubscriptionRegistry:
         self._of.slot_of[:count] = slot_of
         self._of.serial_of[:count] = np.arange(count, dtype=np.int32) if serial_of is None else serial_of
         self._of.changing[:count] = changing
-        _link(sealed(slot_of), sealed(changing), *self._slots, self._of.following, self._of.preceding)
+        _link(sealed(slot_of), sealed(changing), *self._slots, self._following, self._of.preceding)
         self._next_serial = max(0, int(self._of.serial_of[:count].max(initial=NONE)) + 1)
         self._serials = Serials.open(self._frozen_serials())
 
@@ -142,9 +172,9 @@ class SubscriptionRegistry:
         """Strike a subscription out; its number, its slot, and whether it has a tolerance."""
         number = self.number(subscription_id)
         slot, changing = self.slot(number), self.is_changing(number)
+        first, following, preceding = self._first(changing), self._following, self._of.preceding
         if self._slot_ids is not None:
             self._slot_ids.change(slot)
-        first, following, preceding = self._list(changing)
         before, after = int(preceding[number]), int(following[number])
         if before != NONE:
             following[before] = after
@@ -194,7 +224,7 @@ class SubscriptionRegistry:
         """From pairs of row and slot to pairs of row and number, for those with or without a tolerance."""
         if not len(pairs.rows):
             return pairs
-        first, following, _ = self._list(changing)
+        first, following = self._first(changing), self._following
         # Made here, because NumPy asks for large pages, which are much faster to get.
         count = len(pairs.rows)
         expanded = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
@@ -215,7 +245,7 @@ class SubscriptionRegistry:
     def _ids(self) -> SlotIds:
         ids, names = self._slot_ids, self.names
         if ids is None or ids.names is not names or ids.bases != names.bases:
-            ids = self._slot_ids = SlotIds(*self._slots, self._of.following, names)
+            ids = self._slot_ids = SlotIds(*self._slots, self._following, names)
         return ids
 
     def ids(self) -> list[str]:
@@ -235,6 +265,7 @@ class SubscriptionRegistry:
             **frozen.under("ids", self.names.freeze()),
             **frozen.under("subscribers", self.subscribers.freeze()),
             **{name: frozen.with_room(array[:count], NONE) for name, array in self._of._asdict().items()},
+            "following": frozen.with_room(self._following[:count], NONE),
             **{name: frozen.with_room(array[:slots], NONE) for name, array in self._slots._asdict().items()},
             "free": np.array(self._free, np.int32),
             "next_serial": np.array([self._next_serial], np.int64),
@@ -242,17 +273,9 @@ class SubscriptionRegistry:
         }
 
     @classmethod
-    def open(cls, arrays: Mapping[str, NDArray[Any]]) -> SubscriptionRegistry:
+    def open(cls, arrays: AnyArrays) -> SubscriptionRegistry:
         """The registry that `freeze` wrote."""
-        registry = cls()
-        registry.names = NameTable.open(frozen.within(arrays, "ids"))
-        registry.subscribers = NameTable.open(frozen.within(arrays, "subscribers"))
-        registry._free = arrays["free"].tolist()
-        registry._next_serial = int(arrays["next_serial"][0])
-        registry._serials = Serials.open(frozen.within(arrays, "serials"))
-        registry._of = ByNumber(*(arrays[name] for name in ByNumber._fields))
-        registry._slots = BySlot(*(arrays[name] for name in BySlot._fields))
-        return registry
+        return cls(arrays)
 
     def _frozen_serials(self) -> Arrays:
         held = slice(len(self.names))
@@ -261,7 +284,7 @@ class SubscriptionRegistry:
 
     def memory(self) -> int:
         """The bytes it occupies."""
-        arrays = sum(array.nbytes for array in (*self._of, *self._slots))
+        arrays = sum(array.nbytes for array in (*self._of, self._following, *self._slots))
         return arrays + self.names.memory() + self.subscribers.memory() + self._serials.memory()
 
     def _code(self, subscriber: str) -> int:
@@ -271,14 +294,14 @@ class SubscriptionRegistry:
             self.subscribers.put(code, subscriber)
         return code
 
-    def _list(self, changing: bool) -> tuple[Ints, Ints, Ints]:
-        """The arrays that link the subscriptions with or without a tolerance: first, following, preceding."""
-        first = self._slots.first_changing if changing else self._slots.first
-        return first, self._of.following, self._of.preceding
+    def _first(self, changing: bool) -> Ints:
+        """By slot the first of its subscriptions with or without a tolerance."""
+        return self._slots.first_changing if changing else self._slots.first
 
     def _reserve(self, number: int, slot: int) -> None:
         if number >= len(self._of.slot_of):
             self._of = ByNumber(*(_grown(array, number) for array in self._of))
+            self._following = _grown(self._following, number)
             self._slot_ids = None
         if slot >= len(self._slots.first):
             self._slots = BySlot(*(_grown(array, slot) for array in self._slots))

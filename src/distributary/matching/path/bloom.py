@@ -29,7 +29,7 @@ from distributary.errors import DistributaryError
 from distributary.filters.path.filter import PathFilter
 from distributary.kernel import Bytes, Ints, Words, kernel, sealed
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.path import signature
 from distributary.matching.path.signature import SIGNATURE, Signature, SignatureShape, shipped_signature
@@ -158,7 +158,7 @@ def _unpacked(vectors: Sequence[int], length: int) -> Bytes:
     return np.unpackbits(packed.reshape(-1, size), axis=1, bitorder="little")[:, :length]
 
 
-def _covered(arrays: Arrays, signatures: Sequence[Signature]) -> Pairs:
+def _covered(arrays: AnyArrays, signatures: Sequence[Signature]) -> Pairs:
     """The pairs of a signature and a position that it covers."""
     shape = SignatureShape(*arrays["shape"].tolist())
     for one in signatures:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distributary.kernel import Flags, Floats, Ints, Words, kernel, sealed
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays, Arrays
 from distributary.matching.path import expressions as kinds
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.routes import EntryRoute, RouteLink, SecondRoute
@@ -68,7 +68,7 @@ class Trie(NamedTuple):
     code_has_numbers: Flags
 
     @classmethod
-    def of(cls, arrays: Arrays) -> Trie:
+    def of(cls, arrays: AnyArrays) -> Trie:
         """The trie in a segment's arrays."""
         return cls(*(sealed(arrays[f"trie.{name}"]) for name in cls._fields))
 

@@ -42,13 +42,13 @@ from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
 from distributary.matching.gathering import Gatherer, TextGatherer
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
-from distributary.matching.layers import OWN_ARRAYS, CompiledIndex, CompiledSegment, live_slots
+from distributary.matching.layers import OWN_ARRAYS, TEXTS, CompiledIndex, CompiledSegment, live_slots
 from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.topic import keys, trie
 from distributary.matching.topic.keys import ShapeTable, bucket_of, key_of, may_hold
 from distributary.matching.topic.memo import TopicMemo
-from distributary.matching.topic.text import TEXTS, FilterTexts, agrees, has_leading_slash
+from distributary.matching.topic.text import FilterTexts, agrees, has_leading_slash
 from distributary.matching.topic.trie import (
     CHECKED,
     CLOSED,

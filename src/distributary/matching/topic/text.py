@@ -22,9 +22,6 @@ PLUS = ord("+")
 DOLLAR = ord("$")
 MQTT = np.frombuffer(b"mqtt:", np.uint8)
 
-TEXTS = "texts."
-"""What the names of a segment's texts begin with; see `FilterTexts`."""
-
 
 class FilterTexts(NamedTuple):
     """The canonical texts of a segment: that of filter i is `bytes[offsets[i]:offsets[i + 1]]`."""

@@ -19,10 +19,17 @@ from distributary.matching.bound import array_at
 from distributary.matching.columns import Strings
 from distributary.matching.gathering import Gatherer, TextGatherer
 from distributary.matching.index import Arrays
-from distributary.matching.layers import OWN_ARRAYS, CompiledSegment, Verifier, is_at_home, live_slots
+from distributary.matching.layers import (
+    OWN_ARRAYS,
+    TEXTS,
+    CompiledSegment,
+    Verifier,
+    is_at_home,
+    live_slots,
+)
 from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
-from distributary.matching.topic.text import TEXTS, FilterTexts, agrees
+from distributary.matching.topic.text import FilterTexts, agrees
 
 
 class TopicVerifier(Verifier[TopicFilter]):

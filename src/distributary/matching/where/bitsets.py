@@ -27,7 +27,7 @@ from distributary.filters.where.lookup import arrival_of, attribute_of
 from distributary.kernel import Bytes, Flags, Ints, Words, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import AttributeColumn
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
 from distributary.matching.order import grouped
 from distributary.matching.single import SingleEvent
@@ -80,7 +80,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         """Takes conditions apart as they come."""
         return ConditionGatherer()
 
-    def column(self, texts: Arrays, first: int, last: int) -> ConditionColumn:
+    def column(self, texts: AnyArrays, first: int, last: int) -> ConditionColumn:
         """Conditions read by the column."""
         return ConditionColumn.of_texts(texts, first, last)
 
@@ -204,12 +204,12 @@ def _everywhere(segment: CompiledSegment) -> EverywhereConditions:
     if everywhere is None:
         arrays = segment.readable
         free = np.arange(arrays["block_first"][-1], len(arrays["start"]) - 1)
-        everywhere = segment.memo = EverywhereConditions(arrays, arrays["owner"][free])
+        everywhere = segment.memo = EverywhereConditions(arrays, len(segment), arrays["owner"][free])
     return everywhere
 
 
 def _find_in_many_rows(
-    arrays: Arrays,
+    arrays: AnyArrays,
     columns: Sequence[tuple[int, AttributeColumn]],
     count: int,
     everywhere: EverywhereConditions,
@@ -255,7 +255,7 @@ def _steps(rows: int, step: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + step, rows)
 
 
-def _wanted(arrays: Arrays, blocks: BitsetBlocks, chosen: ChosenConditions) -> Words:
+def _wanted(arrays: AnyArrays, blocks: BitsetBlocks, chosen: ChosenConditions) -> Words:
     """The bits of the grouped conjunctions that are searched for; empty for all."""
     if not chosen.count:
         return np.empty(0, np.uint64)
@@ -263,7 +263,7 @@ def _wanted(arrays: Arrays, blocks: BitsetBlocks, chosen: ChosenConditions) -> W
 
 
 def _decided(
-    arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints, chosen: ChosenConditions
+    arrays: AnyArrays, batch: EventBatch, rows: Ints, conjunctions: Ints, chosen: ChosenConditions
 ) -> Pairs:
     """The pairs of rows and filters that are not chosen, each once, after evaluating the uncertain ones."""
     positions, flags = arrays["owner"][conjunctions], arrays["flags"][conjunctions]
@@ -282,7 +282,7 @@ def _decided(
     return _certain(arrays, batch, rows, positions, flags)
 
 
-def _certain(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints, flags: Bytes) -> Pairs:
+def _certain(arrays: AnyArrays, batch: EventBatch, rows: Ints, positions: Ints, flags: Bytes) -> Pairs:
     """The pairs, each once, after evaluating those that are uncertain."""
     plain = flags == 0
     if plain.all():

@@ -17,7 +17,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.kernel import Bytes, Floats, Ints, Longs, sealed, sealed_table
 from distributary.matching.distinct import DistinctTexts
 from distributary.matching.gathering import FilterColumn
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays, Arrays
 from distributary.matching.where.cutting import CutTexts, cut
 from distributary.matching.where.recipes import (
     NO_RECIPE,
@@ -97,7 +97,7 @@ class ConditionColumn(FilterColumn[WhereFilter]):
         return cls(data, parts, numbers, table, names, packed, selectivity, others, refused)
 
     @classmethod
-    def of_texts(cls, texts: Arrays, first: int, last: int) -> Self:
+    def of_texts(cls, texts: AnyArrays, first: int, last: int) -> Self:
         """Read the packed canonical texts numbered from `first` to `last`."""
         offsets = texts["offsets"][first : last + 1]
         data = texts["bytes"][offsets[0] : offsets[-1]]

@@ -43,7 +43,7 @@ from distributary.matching.columns import (
     STRING,
     AttributeColumn,
 )
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays, Arrays
 from distributary.matching.where.texts import Texts, rank_texts
 
 MANY = 255
@@ -205,7 +205,7 @@ def _attribute_numbers(offsets: bytes, data: bytes) -> dict[str, int]:
     return {name: number for number, name in enumerate(frozen.unpack_texts(packed))}
 
 
-def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, AttributeColumn]]:
+def columns_of(arrays: AnyArrays, batch: EventBatch) -> list[tuple[int, AttributeColumn]]:
     """The attributes that both the segment and the batch have: their numbers and columns."""
     numbers = _attribute_numbers(arrays["attributes.offsets"].tobytes(), arrays["attributes.bytes"].tobytes())
     names = [name for name in batch.attributes if name in numbers]
@@ -215,7 +215,7 @@ def columns_of(arrays: Arrays, batch: EventBatch) -> list[tuple[int, AttributeCo
 
 
 def encode(
-    arrays: Arrays, columns: Sequence[tuple[int, AttributeColumn]], chosen: slice | Ints, count: int
+    arrays: AnyArrays, columns: Sequence[tuple[int, AttributeColumn]], chosen: slice | Ints, count: int
 ) -> Rows:
     """The chosen rows of a batch (`count` of them) as the kernels read them."""
     texts = read_table(Texts, arrays, "text_")

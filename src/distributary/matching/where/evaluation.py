@@ -21,14 +21,14 @@ from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import NUMBER, AttributeColumn
-from distributary.matching.index import Arrays, Pairs
+from distributary.matching.index import AnyArrays, Pairs
 from distributary.matching.order import grouped
 from distributary.matching.truths import passing
 from distributary.matching.where.constraints import MANY, TAG_BITS, runs
 from distributary.matching.where.everywhere import expression_of
 
 
-def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints | None = None) -> Pairs:
+def evaluate_rows(arrays: AnyArrays, batch: EventBatch, rows: Ints, positions: Ints | None = None) -> Pairs:
     """All pairs of these rows and filters that pass, by evaluating these filters, or all of the segment."""
     if positions is None:
         positions = np.arange(len(arrays["texts.offsets"]) - 1, dtype=np.int32)
@@ -42,7 +42,7 @@ def evaluate_rows(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints
     return Pairs(rows[chosen], np.repeat(positions, counts))
 
 
-def predicates_hold(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions: Ints) -> Flags:
+def predicates_hold(arrays: AnyArrays, batch: EventBatch, rows: Ints, conjunctions: Ints) -> Flags:
     """Whether each row makes the predicates true that the conjunction at its place asks for."""
     starts = arrays["predicate_start"]
     begins = starts[conjunctions]
@@ -62,13 +62,13 @@ def predicates_hold(arrays: Arrays, batch: EventBatch, rows: Ints, conjunctions:
     return held
 
 
-def evaluate_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+def evaluate_pairs(arrays: AnyArrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
     """Evaluate filters that are uncertain, for pairs of a row and a position."""
     texts = frozen.within(arrays, "evaluated")
     return _evaluated(texts, batch, rows, np.searchsorted(arrays["evaluated"], positions))
 
 
-def evaluate_any_pairs(arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+def evaluate_any_pairs(arrays: AnyArrays, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
     """Evaluate any filters of the segment, for pairs of a row and a position."""
     return _evaluated(frozen.within(arrays, "texts"), batch, rows, positions)
 
@@ -94,7 +94,7 @@ def _begins(ordered: NDArray[Any]) -> list[int]:
 
 
 def undecidable_rows(
-    arrays: Arrays, columns: Sequence[tuple[int, AttributeColumn]], rows: int
+    arrays: AnyArrays, columns: Sequence[tuple[int, AttributeColumn]], rows: int
 ) -> Flags | None:
     """The rows that only evaluation can decide: a hard decimal that meets a bound of more than 15 digits."""
     found: Flags | None = None
@@ -104,7 +104,7 @@ def undecidable_rows(
     return found
 
 
-def _has_long_bounds(arrays: Arrays, attribute: int) -> bool:
+def _has_long_bounds(arrays: AnyArrays, attribute: int) -> bool:
     """Whether some bound on the attribute's numbers has more than 15 digits, or is as large as 2^51."""
     kind = arrays["kind"]
     bounds = set(

@@ -22,7 +22,7 @@ from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
-from distributary.matching.index import NO_SLOTS, Arrays, Pairs
+from distributary.matching.index import NO_SLOTS, AnyArrays, Pairs
 from distributary.matching.truths import passing
 from distributary.matching.where.formulas import Formulas
 from distributary.matching.where.rows import HardValueError, RowFormulas, Values
@@ -104,14 +104,14 @@ class ChosenConditions:
 
 
 class EverywhereConditions:
-    """Which conditions of a segment are evaluated for every row, as far as was learned.
+    """Which of the `size` conditions of a segment are evaluated for every row, as far as was learned.
 
     Threads may ask at once: who matches takes `chosen`, and keeps to it.
     """
 
-    def __init__(self, arrays: Arrays, unbounded: Ints) -> None:
+    def __init__(self, arrays: AnyArrays, size: int, unbounded: Ints) -> None:
         self._texts = frozen.within(arrays, "texts")
-        self._size = len(arrays["texts.offsets"]) - 1
+        self._size = size
         self._unbounded = np.unique(unbounded)
         self._dense_events = 0
         names = frozen.unpack_texts(frozen.within(arrays, "attributes"))

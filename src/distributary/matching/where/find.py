@@ -12,9 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from distributary.kernel import Bytes, Floats, Ints, Longs, Words, inlined, kernel, read_table, with_room
+from distributary.kernel import (
+    Bytes,
+    Floats,
+    Ints,
+    Longs,
+    Words,
+    inlined,
+    kernel,
+    read_table,
+    sealed,
+    with_room,
+)
 from distributary.matching.bound import array_at
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays
 from distributary.matching.layers import OWN_ARRAYS, live_slots
 from distributary.matching.memory import prefetch
 from distributary.matching.where.blocks import (
@@ -121,14 +132,24 @@ def _searched(words: Longs) -> SearchedConditions:
     )
 
 
-def bind_searched(arrays: Arrays, slots: Ints) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+def bind_searched(arrays: AnyArrays, slots: Ints) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
     """The conditions, and the arrays of `SearchedConditions`; `slots` are those of the filters."""
     buckets, keys = read_table(Buckets, arrays, "bucket_"), read_table(KeyTable, arrays, "key_")
     blocks = read_table(BitsetBlocks, arrays, "block_")
     owner = arrays["owner"]
-    target = slots[owner].astype(np.int64) << FLAG_BITS | arrays["flags"]
+    target = _targets(sealed(slots), owner, arrays["flags"])
     tables: tuple[NDArray[Any], ...] = (owner, target, *buckets, *keys, *blocks, *lead_lists(blocks))
     return (*bind_conditions(arrays), *zip(tables, SEARCHED_TYPES, strict=True))
+
+
+@kernel
+def _targets(slots: Ints, owner: Ints, flags: Bytes) -> Longs:
+    """What `SearchedConditions.target` is: in one pass, for the first event after opening waits for it."""
+    target = np.empty(len(owner), np.int64)
+    for conjunction in range(len(owner)):
+        slot = np.int64(slots[owner[conjunction]])
+        target[conjunction] = slot << FLAG_BITS | np.int64(flags[conjunction])
+    return target
 
 
 @kernel

@@ -37,7 +37,7 @@ from distributary.matching.columns import (
     number_of_value,
     tag_of,
 )
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays
 from distributary.matching.single import SingleEvent
 from distributary.matching.where.constraints import PREDICATED, Constraints, Rows
 from distributary.matching.where.evaluation import undecidable_rows
@@ -67,7 +67,7 @@ class EncodedEvent(NamedTuple):
 class SegmentConditions:
     """What is known of a segment's conditions beside the arrays that kernels read."""
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: AnyArrays) -> None:
         self._arrays = arrays
         names = frozen.unpack_texts(frozen.within(arrays, "attributes"))
         self._numbers = {name: number for number, name in enumerate(names)}
@@ -206,7 +206,7 @@ class BoundConditions(NamedTuple):
     flags: Bytes
 
 
-def bind_conditions(arrays: Arrays) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
+def bind_conditions(arrays: AnyArrays) -> Iterable[tuple[NDArray[Any], DTypeLike]]:
     """The arrays of `BoundConditions`."""
     tables = (*read_table(Constraints, arrays), *read_table(Texts, arrays, "text_"), arrays["flags"])
     return zip(tables, CONDITION_TYPES, strict=True)

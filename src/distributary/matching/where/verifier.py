@@ -27,7 +27,7 @@ from distributary.kernel import (
 )
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
-from distributary.matching.index import Arrays
+from distributary.matching.index import AnyArrays, Arrays
 from distributary.matching.layers import (
     OWN_ARRAYS,
     CompiledSegment,
@@ -65,7 +65,7 @@ class WhereVerifier(Verifier[WhereFilter]):
         """Takes conditions apart as they come."""
         return ConditionGatherer()
 
-    def column(self, texts: Arrays, first: int, last: int) -> ConditionColumn:
+    def column(self, texts: AnyArrays, first: int, last: int) -> ConditionColumn:
         """Conditions read by the column."""
         return ConditionColumn.of_texts(texts, first, last)
 
@@ -135,7 +135,7 @@ class WhereVerifier(Verifier[WhereFilter]):
 
 
 def _evaluated(
-    arrays: Arrays, batch: EventBatch, rows: Ints, positions: Ints, pairs: Ints, conjunctions: Ints
+    arrays: AnyArrays, batch: EventBatch, rows: Ints, positions: Ints, pairs: Ints, conjunctions: Ints
 ) -> Flags:
     """Which pairs of a row and a filter pass; `conjunctions` left open the pairs of those numbers."""
     passed = np.zeros(len(rows), np.bool_)
