@@ -45,11 +45,13 @@ class Result:
         return found is not None and not COMPARED[found[1]](self.value, float(found[2].replace(",", "")))
 
 
-def best_of(runs: int, action: Callable[[], T]) -> tuple[float, T]:
-    """The shortest of several runs in seconds, and what the last one returned."""
+def best_of(
+    runs: int, action: Callable[[], T], clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, T]:
+    """The shortest of several runs in seconds of this clock, and what the last one returned."""
     shortest = float("inf")
     for _ in range(runs):
-        start = time.perf_counter()
+        start = clock()
         answer = action()
-        shortest = min(shortest, time.perf_counter() - start)
+        shortest = min(shortest, clock() - start)
     return shortest, answer

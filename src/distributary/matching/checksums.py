@@ -41,8 +41,8 @@ def checksum(data: Bytes) -> np.uint64:
     for lane in range(words - whole):
         lanes[lane] = _step(lanes[lane], load_word(data, WORD * (whole + lane)))
     state = np.uint64(0)  # what is left behind the last word
-    for at in range(WORD * words, len(data)):
-        state |= np.uint64(data[at]) << np.uint64(8 * (at - WORD * words))
+    for place in range(WORD * words, len(data)):
+        state |= np.uint64(data[place]) << np.uint64(8 * (place - WORD * words))
     for lane in range(LANES):
         state = _step(state, lanes[lane])
     return state
