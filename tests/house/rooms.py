@@ -89,6 +89,7 @@ ROOMS: dict[str, Room] = {
         ),
         4.0,
     ),
+    "live": Room("nodes on sockets", ("errors", "model", "overlay"), 3.3),
     "cli": Room("the command distributary", EVERYTHING, 1.4),
     "distributary": Room("the public names", ("errors", "model", "filters", "matching", "cli")),
     "distributary_lab": Room("experiments, report", EVERYTHING, 3.0),

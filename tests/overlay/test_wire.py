@@ -32,7 +32,7 @@ class Mutable:
 
 
 def packed(value: Any) -> bytes:
-    """MessagePack by its specification; whole numbers beyond 64 bits as binary."""
+    """MessagePack by its specification; whole numbers beyond 64 bits as an extension."""
     if value is None or isinstance(value, bool):
         return {None: b"\xc0", False: b"\xc2", True: b"\xc3"}[value]
     if isinstance(value, int):
@@ -64,8 +64,10 @@ def packed_integer(value: int) -> bytes:
             return b"\xcc" + struct.pack(f">{code}", value)
         except struct.error:
             continue
-    bits = value.bit_length() if value > 0 else (~value).bit_length() + 1
-    return packed(bytes((bits + 7) // 8))
+    data = value.to_bytes((value.bit_length() + 8) // 8, "big", signed=True)
+    if len(data) == 16:
+        return b"\xd8\x01" + data
+    return header(len(data), [(0xC7, ">B"), (0xC8, ">H"), (0xC9, ">I")]) + b"\x01" + data
 
 
 def small_or(base: int, length: int, larger: list[tuple[int, str]]) -> bytes:
@@ -82,7 +84,7 @@ def header(length: int, forms: list[tuple[int, str]]) -> bytes:
 plain = (
     some.none()
     | some.booleans()
-    | some.integers(-(1 << 100), 1 << 160)
+    | some.integers(-(1 << 130), 1 << 160)
     | some.floats()
     | some.text(max_size=40)
     | some.binary(max_size=40)
@@ -103,6 +105,12 @@ def test_a_message_is_as_large_as_its_messagepack(one: Any, other: Any) -> None:
     message = Pair(one, Box(other))
     assert size_of(message) == len(packed(message))
     assert size_of(message) == len(packed(message)), "and when asked again"
+
+
+@pytest.mark.parametrize("bits", [63, 64, 65, 119, 120, 127, 128, 2039, 2040, 600_000])
+def test_wide_numbers_are_extensions(bits: int) -> None:
+    for value in (1 << bits, (1 << bits) - 1, -(1 << bits), -(1 << bits) - 1):
+        assert size_of(Box(value)) == len(packed(Box(value))), value.bit_length()
 
 
 @pytest.mark.parametrize("length", [0, 31, 32, 255, 256, 65535, 65536])

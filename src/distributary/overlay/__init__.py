@@ -5,6 +5,7 @@ Modules, in reading order:
 - `node`: what a node is, how it is driven, and how layers are put on it.
 - `periodic`: an alarm that rings again and again.
 - `broker`: what a node that serves clients offers them.
+- `kinds`: the number of each kind of message.
 - `wire`: how many bytes a message takes.
 - `key_routing`: what layers above ask of a network that finds the owner of any key.
 - `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).

@@ -9,7 +9,7 @@ Rules:
 - A node is put together from layers. A layer is a plain object that keeps the node it lives on, registers
   one handler for each of its message types and alarms, and calls `send`, `wake_after` and `deliver`.
 - A message is immutable (a NamedTuple or a frozen dataclass) and holds only plain values, other messages,
-  events and subscriptions, so that it can be measured, written to a trace, and one day put on a wire.
+  events and subscriptions, so that it can be measured, written to a trace, and put on a wire.
 - Messages may be lost, repeated, overtaken and late: a handler must not assume more than its layer secures.
 """
 

@@ -21,29 +21,53 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from distributary.flow import Catalogue, Query
+from distributary.flow import Catalogue, Query, Source
 from distributary.flow.catalogue import BoundOperator, Sharing
 from distributary.model import Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node
 from distributary.systems.queries import messages
-from distributary.systems.queries.links import LinkReport
+from distributary.systems.queries.links import LinkEstimate, LinkReport
 from distributary.systems.queries.listing import registry_listing
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
 from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
 from distributary.systems.queries.source_registry import MergeCheck, RestructuringCheck, Send, SourceRegistry
-from distributary.systems.queries.source_trees import SourceTree
+from distributary.systems.queries.source_trees import SourceFeed, SourceTree
+
+K = TypeVar("K")
+V = TypeVar("V")
+Pairs = tuple[tuple[K, V], ...]
+"""The contents of a dictionary."""
+
+
+class RegistryTables(NamedTuple):
+    """The contents of a registry's dictionaries, which a standby is given as they are."""
+
+    runs: Pairs[str, str]
+    specs: Pairs[str, OperatorSpec]
+    sources: Pairs[str, Source]
+    queries: Pairs[str, Query]
+    clients: Pairs[str, Address]
+    locations: Pairs[str, StreamLocation]
+    spent: Pairs[Address, float]
+    feeds: Pairs[str, SourceFeed]
+    remnants: Pairs[str, Query]
+    generations: Pairs[str, int]
+    subscriptions: Pairs[SubscriptionKey, tuple[Subscription, Address]]
+    links: Pairs[tuple[Address, Address], LinkEstimate]
+    speeds: Pairs[Address, float]
+    own_metrics: Pairs[Address, OwnMetricsReport]
+    utilities: Pairs[str, float]
 
 
 class RegistryState(NamedTuple):
     """All that a registry knows, as a message can hold it."""
 
-    tables: tuple[tuple[tuple[Any, Any], ...], ...]
-    """The contents of the registry's dictionaries."""
-    trees: tuple[tuple[Any, ...], ...]
+    tables: RegistryTables
+    trees: tuple[tuple[Address, Pairs[Address, Address], tuple[Address, ...], tuple[Address, ...]], ...]
     """The root of each, its members' parents, and which members are idle and unsettled."""
     offered: tuple[tuple[SubscriptionKey, tuple[tuple[str, str], ...]], ...]
     divisions: tuple[messages.DivisionReport, ...]
@@ -91,7 +115,7 @@ class QueryRegistry(SourceRegistry):
             *(self._spent, self._feeds, self._remnants, self._generations, self._subscriptions),
             *(self.links.known, self.speeds, self.own_metrics, self.utilities),
         )
-        """What a standby is given as it is; never assigned anew."""
+        """Those of `RegistryTables`, in its order; never assigned anew."""
         self._offered: dict[SubscriptionKey, dict[str, str]] = {}
         """The streams that subscriptions were told of, and those that are computed in their place."""
         self._submit = submit or (lambda message: self.handle(message, node.address))
@@ -131,7 +155,7 @@ class QueryRegistry(SourceRegistry):
 
     def state(self) -> RegistryState:
         """All that is known, for another registry."""
-        tables = tuple(tuple(table.items()) for table in self._tables)
+        tables = RegistryTables._make(tuple(table.items()) for table in self._tables)
         trees = tuple(
             (one.root, tuple(one.parents.items()), tuple(one.idle), tuple(one.unsettled))
             for one in self.trees
