@@ -116,6 +116,12 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "ValueNotice": 102,
     },
     "systems.state_aware.order": {"ValueStamp": 103, "LatestValue": 104},
+    "systems.state_aware.latest": {
+        "LatestName": 284,
+        "LatestEntry": 285,
+        "LatestRequest": 286,
+        "LatestReply": 287,
+    },
     "systems.state_aware.sf": {"Value": 105},
     "systems.state_aware.mfd": {
         "PublishedValue": 106,
