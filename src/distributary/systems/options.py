@@ -6,7 +6,7 @@ those of the classes that take them, and None where the system works the value o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,10 @@ def text(given: Any) -> str:
 
 def several(given: Any) -> tuple[int, ...]:
     """Whole numbers: a list, or a text such as `4,6`."""
-    return tuple(whole(one) for one in (given.split(",") if isinstance(given, str) else given))
+    parts = given.split(",") if isinstance(given, str) else given
+    if not isinstance(parts, Iterable):
+        raise ValueError(f"takes whole numbers, such as 4,6, not {given!r}")
+    return tuple(whole(one) for one in parts)
 
 
 def one_of(*names: str) -> Callable[[Any], str]:

@@ -32,6 +32,7 @@ from hashlib import blake2b
 from operator import xor
 from typing import Any, ClassVar
 
+from distributary.errors import DistributaryError
 from distributary.overlay.hypercube import CubeVertex, Key, bit_between, bits_of
 from distributary.overlay.node import Address
 from distributary.overlay.replication import Name
@@ -81,6 +82,8 @@ class Kbsp(HopeBroker):
     mirrored: ClassVar[bool] = False
 
     def __init__(self, *args: Any, budget: int | None = BUDGET, **options: Any) -> None:
+        if budget is not None and budget < 1:
+            raise DistributaryError(f"a neighbour is sent at least 1 filter, not {budget}")
         self.budget = budget
         self._vertices: dict[int, RoutingVertex] = {}
         self._dirty: dict[int, None] = {}
