@@ -117,6 +117,44 @@ def test_who_finds_no_place_is_told_and_joins_when_there_is_one(best_effort: boo
     assert unsettled(world.trees()) == []
 
 
+def one_at_most(sites: Sites, start: Tree, **more: Any) -> GrowingWorld:
+    """A tree whose nodes have one child at most, and where who waits asks again after hours."""
+    limits = "subject to aggregate(SUM, link latency, PATH) <= 100\nsubject to fanout <= 1"
+    goal = parse_goal(f"{LATENCY}\n{limits}")
+    return GrowingWorld(goal, sites, start, tree={"retry": 10_000.0}, **more)
+
+
+def test_who_waits_asks_again_when_the_tree_has_a_new_member() -> None:
+    world = one_at_most(two_ways(), Tree((NO_PARENT,)))
+    world.join(2)
+    world.run(30)
+    newcomer = world.broker(3).tree
+    assert newcomer.waiting
+    world.join(1)
+    world.run(30)
+    assert (newcomer.parent, newcomer.waiting) == (2, "")
+
+
+@pytest.mark.parametrize("how", ["leave", "crash"])
+def test_who_waits_asks_again_when_another_has_gone(how: str) -> None:
+    """Sites 1 and 2 are near the root and far from each other, and the root takes one of them."""
+    far, near = 200.0, 20.0
+    latency = [[0.0, near, near], [near, 0.0, far], [near, far, 0.0]]
+    world = one_at_most(replace(two_ways(), latency=latency), Tree((NO_PARENT,)), robust=True, heartbeat=1.0)
+    world.join(1)
+    world.run(20)
+    world.join(2)
+    world.run(20)
+    newcomer = world.broker(3).tree
+    assert newcomer.waiting
+    told = world.deployment.metrics.by_kind().get("RoomNotice")
+    getattr(world.deployment, how)(2)
+    world.run(60)
+    assert (newcomer.parent, newcomer.waiting) == (1, "")
+    after = world.deployment.metrics.by_kind()["RoomNotice"]
+    assert after.messages - (told.messages if told else 0) == 1, "who has a place is told no more"
+
+
 def test_who_is_offered_nothing_that_fits_asks_for_others_at_once() -> None:
     """All but one of the nodes are far away, and they are offered one by one."""
     latency = [[0.0 if one == other else 20.0 for other in range(8)] for one in range(8)]

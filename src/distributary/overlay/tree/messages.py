@@ -77,7 +77,17 @@ class TreeDeparture(NamedTuple):
     node: Address
 
 
+class PlaceWait(NamedTuple):
+    """A node has found no parent that will do, and waits: tell it when somebody may have room."""
+
+    node: Address
+
+
 # From the root.
+
+
+class RoomNotice(NamedTuple):
+    """The tree has changed: somebody may have room for the receiver, which waits."""
 
 
 class ParentGrant(NamedTuple):

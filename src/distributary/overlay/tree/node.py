@@ -82,10 +82,12 @@ class TreeNode:
             messages.ParentConfirmation: role.parent_confirmed,
             messages.ChildTimeout: role.child_timed_out,
             messages.TreeDeparture: role.departed,
+            messages.PlaceWait: role.place_awaited,
             # From the root.
             messages.ParentGrant: self._after(role.compare, parent.granted),
             messages.ParentOffers: self._after(role.compare, parent.offered),
             messages.ParentDenial: self._after(role.learn, parent.denied),
+            messages.RoomNotice: parent.room_noticed,
             messages.RootHandover: role.take_over,
             # About the root.
             messages.RootAnnouncement: lambda message, sender: role.compare(message.term, sender),

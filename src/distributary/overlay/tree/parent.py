@@ -9,8 +9,9 @@ Rules (the states of a change of parent are a table in `link`):
 - A node that needs a parent, whichever, takes the one that the root picks at random, or one it chooses
   itself (`choose_by`): the root offers some that have room, the node probes them, and requests the best.
 - If it chooses strictly, it takes no parent but those. When none of the offers will do it asks for others;
-  when there are none, it waits without a parent (`waiting` says why) and asks again from time to time. Its
-  children are sent away, to find places of their own.
+  when there are none, it waits without a parent (`waiting` says why), tells the root so, and asks again when
+  the root says that there may be room, and from time to time. Its children are sent away, to find places of
+  their own.
 - Only the root of the latest term may grant anything. A new root is told which parent the node has.
 """
 
@@ -206,11 +207,19 @@ class ParentProtocol:
         self.waiting = "there is no parent under which the constraints are kept"
         self._waits_until = self._node.now + self._settings.retry
         self._node.wake_after(self._settings.retry, "tree place")
+        self._root.send(messages.PlaceWait(self._node.address))
 
     def _search_again(self, about: object) -> None:
-        due = self.waiting and self._node.now >= self._waits_until
-        if due and self._link.change is None and not self._children.leaving:
+        if self._node.now >= self._waits_until:
+            self._search_if_waiting()
+
+    def _search_if_waiting(self) -> None:
+        if self.waiting and self._link.change is None and not self._children.leaving:
             self.seek(None, must=True)
+
+    def room_noticed(self, message: messages.RoomNotice, sender: Address) -> None:
+        """Look for a parent again, if this node still waits for one."""
+        self._search_if_waiting()
 
     def attach_denied(self, message: messages.AttachDenial, sender: Address) -> None:
         """The parent chosen has no place for this node by now: look for another."""

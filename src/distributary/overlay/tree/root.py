@@ -4,6 +4,9 @@ Rules:
 
 - An event is numbered once: its key is remembered.
 - Only requests of the root's own term are answered; who knows another term is told of this one.
+- Nodes that wait for a parent are told when somebody may have room: soon after a node has come, moved, left
+  or fallen silent. Each is told once, and says so if it still waits. What the next root does not know of them
+  they make up for by asking from time to time.
 - A root that leaves makes a child the root (`RootHandover`) and tells it everything: numbers go on.
 - A root that hears of a later term is an ordinary node from then on.
 - The root tells its children of each other. When more than half of them have not heard of it for long, the
@@ -27,6 +30,8 @@ from distributary.overlay.tree.registry import ParentRegistry
 from distributary.overlay.tree.upstream import NOT_GRANTED
 
 EVERYTHING = Interest(((),))
+ROOM_DELAY = 2.0
+"""Seconds after a change of the tree in which its nodes hear what it means for them."""
 
 
 class RootRole:
@@ -44,9 +49,12 @@ class RootRole:
         """Called, at the root, with every node that has changed its parent."""
         self._silent: set[Address] = set()
         """At the root: children that fell silent, who may have found another root."""
+        self._waiting: set[Address] = set()
+        """At the root: nodes that wait for a parent."""
         self._published: OrderedDict[EventKey, None] = OrderedDict()
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
+        self._node.at_alarm("tree room", self._tell_waiting)
 
     def begin(self, known: Iterable[messages.RegistryEntry] = ()) -> None:
         """Be the root, with a register of what another root knew."""
@@ -126,6 +134,21 @@ class RootRole:
             elif decision is not None:
                 self._post(node, messages.ParentGrant(stamp, decision, present))
 
+    def place_awaited(self, message: messages.PlaceWait, sender: Address) -> None:
+        """A node waits for a parent."""
+        if self._root.is_root:
+            self._waiting.add(message.node)
+
+    def _note_room(self) -> None:
+        """The tree has changed: somebody may have room for those who wait."""
+        if self._waiting:
+            self._node.wake_after(ROOM_DELAY, "tree room")
+
+    def _tell_waiting(self, about: object) -> None:
+        waiting, self._waiting = sorted(self._waiting), set()
+        for node in waiting if self._root.is_root else ():
+            self._post(node, messages.RoomNotice())
+
     def parent_confirmed(self, message: messages.ParentConfirmation, sender: Address) -> None:
         """A node has changed to the parent that it was granted."""
         if self._root.registry is not None:
@@ -133,17 +156,21 @@ class RootRole:
             self._silent.discard(message.node)
             for listener in self.move_listeners:
                 listener(message.node)
+            self._note_room()
 
     def child_timed_out(self, message: messages.ChildTimeout, sender: Address) -> None:
         """A parent has not heard of a child for long."""
         if self._root.registry is not None:
             self._root.registry.missed(message.node, message.by, message.link)
+            self._note_room()
 
     def departed(self, message: messages.TreeDeparture, sender: Address) -> None:
         """A node is about to leave."""
         if self._root.registry is not None:
             self._root.registry.left(message.node)
             self._silent.discard(message.node)
+            self._waiting.discard(message.node)
+            self._note_room()
 
     # Giving and taking the role.
 
