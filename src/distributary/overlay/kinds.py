@@ -105,6 +105,9 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "EventName": 91,
         "AbsenceName": 92,
         "StoredEvent": 93,
+        "StoredEventPlace": 288,
+        "StoredEventOffer": 289,
+        "StoredEventRequest": 290,
     },
     "systems.hope.dimension": {"AgreedDimensions": 94, "DimensionGossip": 95, "DimensionRequest": 96},
     "systems.state_aware.broker": {

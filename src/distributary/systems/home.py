@@ -101,6 +101,10 @@ class Home:
         """Whether an event was offered here, as far as is remembered."""
         return key in self._seen and self._seen[key].offered
 
+    def has_reached(self, key: EventKey, subscriber: str) -> bool:
+        """Whether an event was delivered to a subscriber here, as far as is remembered."""
+        return key in self._seen and subscriber in self._seen[key].reached
+
     def accept(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
         """Deliver the event for these subscriptions, which a rendezvous has selected.
 

@@ -255,6 +255,26 @@ def test_only_the_latest_events_are_remembered_and_only_those_since_are_sent() -
     assert [delivery.event.id for _, _, delivery, _ in deployment.deliveries] == ["e5", "e3", "e4"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_stored_events_only_those_that_the_subscriber_lacks_are_sent(kind: type[HopeBroker]) -> None:
+    deployment = settled(kind, range(16), 4, Addressing(4, 64), history=10)
+    document = f"<a>{'long ' * 400}</a>"
+    for number in range(8):
+        if number == 2:
+            deployment.subscribe(Subscription("s", "ann", path="/a"), at=9)
+            deployment.simulator.run()
+        deployment.publish(Event(f"e{number}", document=document), at=0)
+        deployment.simulator.run()
+    before = deployment.metrics.total().bytes
+    for _ in range(2):
+        deployment.simulator.call(9, lambda: deployment.members[9].catch_up(SubscriptionKey("ann", "s")))
+        deployment.simulator.run()
+    found = [delivery.event.id for _, _, delivery, _ in deployment.deliveries]
+    assert found == ["e2", "e3", "e4", "e5", "e6", "e7", "e0", "e1"]
+    assert 2 * len(document) < deployment.metrics.total().bytes - before < 3 * len(document)
+    assert deployment.metrics.by_kind()["EventRecallReply"].messages == 1
+
+
 def test_facets_spread_the_events_of_one_key_over_several_nodes() -> None:
     busiest = []
     for facets in (1, 4):

@@ -297,9 +297,17 @@ class HopeBroker(RendezvousBroker):
         unknown = hosts.pop(None, None)
         for host, its in hosts.items():
             assert host is not None
-            self.ring.forward(host, DirectMessage(tuple(its), message))
+            self.send_to_host(host, tuple(its), message)
         if unknown:
             self.ring.multicast(unknown, message)
+
+    def send_to_host(self, host: Address, positions: tuple[int, ...], message: Message) -> None:
+        """Send a message to the vertices at these positions, whose host this node is presumably."""
+        direct = DirectMessage(positions, message)
+        if host == self.node.address:
+            self.node.dispatch(direct, host)
+        else:
+            self.ring.forward(host, direct)
 
     def _host(self, position: int) -> Address | None:
         host = self._hosts.get(position)

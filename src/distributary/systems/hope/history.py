@@ -4,7 +4,8 @@ Rules:
 
 - The vertex of an event's key stores the latest `limit` events that were published there. `catch_up` sends a
   request to every vertex whose events may match a subscription, in every cube that events were ever published
-  in: what was stored before the length of keys changed is found too.
+  in: what was stored before the length of keys changed is found too. A vertex answers which events it has,
+  and the home asks for those that the subscriber does not have.
 - A subscriber that comes back gets what it missed by itself. When a subscription is removed, or expires since
   its home has vanished, the time is kept with the owner of the subscription's own key on the ring, which does
   not depend on the cubes. A vertex where that subscription is registered anew, by whichever home, asks there.
@@ -15,7 +16,8 @@ Rules:
   its state does not know what it has delivered, so it catches up only when asked.
 
 Cost: a message for each subscription that is made or removed, about half of log2 N hops, and for catching up
-one to each host of vertices above the subscription's key, in each of the cubes used so far.
+one to each host of vertices above the subscription's key, in each of the cubes used so far. Each host with
+such events answers with their ids, and is asked for those that are missing.
 """
 
 from __future__ import annotations
@@ -38,6 +40,9 @@ from distributary.systems.hope.messages import (
     EventRecallReply,
     RegistrationName,
     StoredEvent,
+    StoredEventOffer,
+    StoredEventPlace,
+    StoredEventRequest,
     XmlPublication,
 )
 
@@ -60,8 +65,10 @@ class EventHistory:
         self._starts_again = False
         node, ring = broker.node, broker.ring
         ring.listen(EventRecall, self._recall)
+        ring.listen(StoredEventRequest, self._fetch)
         ring.listen(AbsenceNotice, self._note_absence)
         ring.listen(AbsenceQuery, self._answer_query)
+        node.handle(StoredEventOffer, self._ask_for_missing)
         node.handle(EventRecallReply, self._deliver)
         node.handle(AbsenceReply, self._welcome_back)
         node.at_start(self._started)
@@ -105,7 +112,7 @@ class EventHistory:
         broker = self.broker
         if message.came_from is not None:
             broker.introduce(arrival, arrival.origin)
-        found: list[StoredEvent] = []
+        found: list[StoredEventPlace] = []
 
         def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
             found.extend(self._past(position, message))
@@ -114,18 +121,34 @@ class EventHistory:
         for start in arrival.keys:
             broker.spread(start, message, visit)
         if found:
-            found.sort(key=lambda entry: (entry.time, entry.event.key))
-            answer = EventRecallReply(message.subscription, tuple(entry.event for entry in found))
-            broker.tell(message.home, answer)
+            broker.tell(message.home, StoredEventOffer(message.subscription, tuple(found)))
 
-    def _past(self, position: int, message: EventRecall) -> list[StoredEvent]:
+    def _past(self, position: int, message: EventRecall) -> list[StoredEventPlace]:
         return [
-            entry
+            StoredEventPlace(position, entry.event.key)
             for entry in self.broker.replication.contents(position).values()
             if isinstance(entry, StoredEvent)
             and entry.time >= message.since
             and not message.filter & ~entry.filter
         ]
+
+    def _ask_for_missing(self, message: StoredEventOffer, sender: Address) -> None:
+        home, (subscription, stored) = self.broker.home, message
+        missing = tuple(each for each in stored if not home.has_reached(each.event, subscription.subscriber))
+        if missing and subscription in home:
+            request = StoredEventRequest(subscription, self.broker.node.address, missing)
+            positions = tuple(dict.fromkeys(each.position for each in missing))
+            self.broker.send_to_host(sender, positions, request)
+
+    def _fetch(self, message: StoredEventRequest, arrival: Arrival) -> None:
+        """Send what is asked for of the vertices hosted here, the oldest first."""
+        contents = self.broker.replication.contents
+        places = [each for each in message.wanted if each.position in arrival.keys]
+        found = [contents(position).get(EventName(event)) for position, event in places]
+        kept = sorted((one for one in found if one is not None), key=lambda one: (one.time, one.event.key))
+        if kept:
+            events = tuple(one.event for one in kept)
+            self.broker.tell(message.home, EventRecallReply(message.subscription, events))
 
     def _deliver(self, message: EventRecallReply, sender: Address) -> None:
         for event in message.events:

@@ -117,8 +117,30 @@ class EventRecall(NamedTuple):
     came_from: Key | None = None
 
 
+class StoredEventPlace(NamedTuple):
+    """Where an event is stored: the position of the vertex, and what the event is known by."""
+
+    position: int
+    event: EventKey
+
+
+class StoredEventOffer(NamedTuple):
+    """To a home: which stored events may match a subscription."""
+
+    subscription: SubscriptionKey
+    stored: tuple[StoredEventPlace, ...]
+
+
+class StoredEventRequest(NamedTuple):
+    """To the vertices of these events: send those home that the subscriber does not have."""
+
+    subscription: SubscriptionKey
+    home: Address
+    wanted: tuple[StoredEventPlace, ...]
+
+
 class EventRecallReply(NamedTuple):
-    """To a home: stored events that may match a subscription."""
+    """To a home: stored events that it asked for."""
 
     subscription: SubscriptionKey
     events: tuple[Event, ...]
