@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
 from distributary.filters.where.filter import WhereFilter
+from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays
 from distributary.matching.naming import FEW, SHORT
 from distributary.matching.topic import shapes
@@ -90,6 +92,39 @@ def test_every_kind_of_value_is_answered_as_in_a_batch(topic: str | None) -> Non
     matcher = Matcher(subscriptions(topic))
     for event in EVENTS:
         assert matcher.match(event) == in_batch(matcher, event), event
+
+
+@pytest.mark.parametrize("rows", [1, 2, 31, 32, 33, 64, 65, bitsets.FEW_ROWS, bitsets.FEW_ROWS + 1])
+def test_columns_of_any_length_are_searched_as_conditions_are_evaluated(rows: int) -> None:
+    columns: dict[str, list[Any]] = {
+        "a": [1.0, -0.0, 0.0, float("nan"), None, 2.5, float("inf")],
+        "b": [1, 0, None, 2**53 - 1, 2**53, -5, 2**62],
+        "wind": [b"x", None, b"", b"y", b"", None, b"z"],
+        "name": ["ann", None, "zoë", "", "m", "n", "Ann"],
+        "flag": [True, False, None, True, False, True, None],
+    }
+    table = pa.table(
+        {"id": [f"e{row}" for row in range(rows)], "key": [row % 40 for row in range(rows)]}
+        | {name: [values[row % 7] for row in range(rows)] for name, values in columns.items()}
+    )
+    asked = (
+        *("a = 0", "a is not null", "a is null", "a >= 1 and a < 3", "b > 1", "b is not null", "b = 0"),
+        *("wind is not null", "wind is null", "name >= 'm'", "name is null", "flag", "flag is null"),
+    )
+    # The key holds for one row in 40, so that no condition is evaluated for all rows.
+    conditions = [WhereFilter.parse(f"key = {key} and {also}") for key in range(40) for also in asked]
+    index = bitsets.WhereBitsets()
+    index.add_many(range(len(conditions)), conditions)
+    events = [Event(record.pop("id"), attributes=record) for record in table.to_pylist()]
+    expected = {
+        (row, slot)
+        for row, event in enumerate(events)
+        for slot, condition in enumerate(conditions)
+        if condition.matches(event)
+    }
+    found = index.match_batch(EventBatch.from_table(table))
+    assert set(zip(found.rows.tolist(), found.slots.tolist(), strict=True)) == expected
+    assert {(row, slot) for row, event in enumerate(events) for slot in index.match(event)} == expected
 
 
 def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> None:

@@ -151,6 +151,8 @@ class AttributeColumn(NamedTuple):
         if pa.types.is_run_end_encoded(array.type):
             array = pa.compute.run_end_decode(array)
         kind = array.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return _of_numbers(array)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
             return cls.from_strings(Strings.from_arrow(array), lambda row: array[row].as_py())
         if pa.types.is_decimal(kind):
@@ -165,28 +167,19 @@ class AttributeColumn(NamedTuple):
                 return {} if valid[row] else None
             return _plain(array[row].as_py())
 
-        forms = None
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            tag = NUMBER
-            numbers = _filled(array, 0).astype(np.float64)
-            forms = np.full(len(array), INTEGER if pa.types.is_integer(kind) else DOUBLE, np.uint8)
-            if kind in (pa.int64(), pa.uint64()):
-                forms[np.abs(numbers) >= EXACT_INTEGER] = NO_FORM
-        elif pa.types.is_boolean(kind):
+        if pa.types.is_boolean(kind):
             tag = BOOLEAN
             numbers = _filled(array, False).astype(np.float64)
         elif pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
             return _of_times(array, valid)
-        tags = np.where(valid, np.uint8(tag), np.uint8(NULL))
-        tags[np.isnan(numbers)] = OTHER
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         elements = Elements.from_arrow(array) if is_list else None
-        return cls(tags, numbers, None, value, forms=forms, elements=elements)
+        return cls(tagged(valid, tag), numbers, None, value, elements=elements)
 
     @classmethod
     def from_strings(cls, strings: Strings, value: Callable[[int], Any] | None = None) -> AttributeColumn:
         """The column of texts."""
-        tags = np.where(strings.valid, np.uint8(STRING), np.uint8(NULL))
+        tags = tagged(strings.valid, STRING)
         return cls(tags, np.zeros(len(tags), np.float64), strings, value or strings.text)
 
     @classmethod
@@ -259,22 +252,38 @@ def is_hard(value: Any) -> bool:
     return type(value) is Decimal and exact(float(value)) != value
 
 
+def _of_numbers(array: pa.Array) -> AttributeColumn:
+    """The column of Arrow's integers or floats."""
+    numbers = _filled(array, 0).astype(np.float64)
+    tags = repeated(NUMBER, len(numbers))
+    if pa.types.is_floating(array.type):
+        forms = repeated(DOUBLE, len(numbers))
+        tags[np.isnan(numbers)] = OTHER
+    else:
+        forms = repeated(INTEGER, len(numbers))
+        if array.type.bit_width > 32:
+            forms[np.abs(numbers) >= EXACT_INTEGER] = NO_FORM
+    if array.null_count:
+        tags[~validity(array)] = NULL
+    return AttributeColumn(tags, numbers, None, lambda row: array[row].as_py(), forms=forms)
+
+
 def _of_doubles(values: Sequence[float | None]) -> AttributeColumn:
     """The column of doubles, of which some may be missing."""
     numbers = np.array(values, np.float64)  # None becomes NaN
-    tags = np.full(len(values), NUMBER, np.uint8)
+    tags = repeated(NUMBER, len(values))
     odd = np.flatnonzero(np.isnan(numbers))
     if len(odd):
         tags[odd] = [NULL if values[row] is None else OTHER for row in odd.tolist()]
         numbers[odd] = 0.0
-    forms = np.full(len(values), DOUBLE, np.uint8)
+    forms = repeated(DOUBLE, len(values))
     return AttributeColumn(tags, numbers, None, values.__getitem__, forms=forms)
 
 
 def _of_decimals(array: pa.Array) -> AttributeColumn:
     """Decimals by their unscaled integers, where those are small; the others one by one."""
     valid = validity(array)
-    tags = np.where(valid, np.uint8(NUMBER), np.uint8(NULL))
+    tags = tagged(valid, NUMBER)
 
     def value(row: int) -> Any:
         return array[row].as_py()
@@ -328,7 +337,20 @@ def _of_times(array: pa.Array, valid: Flags) -> AttributeColumn:
     def value(row: int) -> Any:
         return make(int(raw[row]) * unit) if valid[row] else None
 
-    return AttributeColumn(np.where(valid, np.uint8(tag), np.uint8(NULL)), numbers, None, value)
+    return AttributeColumn(tagged(valid, tag), numbers, None, value)
+
+
+def tagged(valid: Flags, tag: int) -> Bytes:
+    """The tags of rows of which the valid ones have this tag; the others are NULL, which is 0."""
+    tags: Bytes = valid.view(np.uint8) * np.uint8(tag)
+    return tags
+
+
+def repeated(byte: int, rows: int) -> Bytes:
+    """The same byte for each row: for a small batch, several times as fast as `np.full`."""
+    same: Bytes = np.empty(rows, np.uint8)
+    same.fill(byte)
+    return same
 
 
 def validity(array: pa.Array) -> Flags:

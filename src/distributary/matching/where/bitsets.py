@@ -29,7 +29,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.columns import AttributeColumn
 from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.layers import CompiledIndex, CompiledSegment
-from distributary.matching.order import grouped
+from distributary.matching.order import at_places, grouped
 from distributary.matching.single import SingleEvent
 from distributary.matching.where import constraints as conditions
 from distributary.matching.where import evaluation
@@ -266,7 +266,7 @@ def _decided(
     arrays: AnyArrays, batch: EventBatch, rows: Ints, conjunctions: Ints, chosen: ChosenConditions
 ) -> Pairs:
     """The pairs of rows and filters that are not chosen, each once, after evaluating the uncertain ones."""
-    positions, flags = arrays["owner"][conjunctions], arrays["flags"][conjunctions]
+    positions, flags = at_places(arrays["owner"], conjunctions), arrays["flags"][conjunctions]
     if chosen.count:
         others = ~chosen.flags[positions]
         if not others.all():

@@ -222,10 +222,14 @@ def encode(
     tags = np.zeros((count, len(columns) + 1), np.uint8)
     values = np.zeros((count, len(columns) + 1), np.float64)
     where = np.zeros(len(texts.first) - 1, np.int32)
+    if columns:
+        # All columns at once, which costs a few rows a fraction of what column by column would.
+        shape = (len(columns), count)
+        tags[:, 1:] = np.concatenate([column.tags[chosen] for _, column in columns]).reshape(shape).T
+        values[:, 1:] = np.concatenate([column.numbers[chosen] for _, column in columns]).reshape(shape).T
+        _clear_others(tags, values)
     for place, (attribute, column) in enumerate(columns, 1):
         where[attribute] = place
-        of_column = sealed(column.tags[chosen])
-        _put_column(of_column, sealed(column.numbers[chosen]), tags, values, place)
         if column.strings is not None:
             strings = column.strings
             rank_texts(
@@ -234,7 +238,7 @@ def encode(
                 sealed(strings.data),
                 sealed(strings.starts[chosen]),
                 sealed(strings.ends[chosen]),
-                of_column,
+                sealed(column.tags[chosen]),
                 values,
                 place,
             )
@@ -242,13 +246,13 @@ def encode(
 
 
 @kernel
-def _put_column(of_column: Bytes, numbers: Floats, tags: Bytes, values: Floats, place: int) -> None:
-    """Write the tags and numbers of one column; what is no number, boolean or time has the number 0."""
-    for row in range(len(of_column)):
-        tag = of_column[row]
-        tags[row, place] = tag
-        if tag != OTHER and tag != NULL and tag != STRING:
-            values[row, place] = numbers[row] + 0.0  # turns -0.0 into 0.0
+def _clear_others(tags: Bytes, values: Floats) -> None:
+    """Give what is no number, boolean or time the number 0, and the negative zero the sign of the other."""
+    for row in range(len(tags)):
+        for place in range(tags.shape[1]):
+            tag = tags[row, place]
+            number = tag != OTHER and tag != NULL and tag != STRING
+            values[row, place] = values[row, place] + 0.0 if number else 0.0
 
 
 def kind_of(attribute: Ints, tag: Bytes) -> Ints:
