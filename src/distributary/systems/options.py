@@ -142,9 +142,7 @@ TREE = (
     SystemOption("most_profiles", 64, "profiles in an interest; above that they are merged", whole),
     SystemOption("heartbeat", 1.0, "seconds between heartbeats, where faults are borne", number),
     SystemOption("goal", None, "a goal that the tree follows, in the goal language (none)", text),
-    SystemOption(
-        "rules", "hybrid", "rewrites for it: local, directed or hybrid", one_of("local", "directed", "hybrid")
-    ),
+    SystemOption("rules", "hybrid", "rewrites for it: local, directed or hybrid", RULES),
     SystemOption("unit", 3, "levels of an optimisation unit: 3, 4 or 5", whole),
     SystemOption("period", 60.0, "seconds between optimisation periods", number),
     SystemOption("statistics", 1.0, "seconds between its maintenance messages", number),

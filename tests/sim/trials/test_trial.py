@@ -12,7 +12,7 @@ import pytest
 
 from distributary.cli import trials as cli_trials
 from distributary.cli.main import main
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, DocumentError
 from distributary.model import Event, Subscription
 from distributary.sim.faults import Injection
 from distributary.sim.oracle import ClientSubscription, Oracle
@@ -311,6 +311,18 @@ def test_records_of_the_users_own_can_be_given_from_python() -> None:
     )
     outcome = run_trial(Trial("tree", nodes=4), data=data)
     assert (outcome.problems, outcome.due, outcome.events) == ((), 15, 5)
+
+
+def test_a_document_that_cannot_be_read_stops_the_trial_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"id": "e1", "document": "<a/>"}\n{"id": "e2", "document": "<a>"}\n')
+    assert main(["sim", "run", "calm", "--system", "flooding", "--events-file", str(path)]) == 1
+    assert f"{path}:2: document: no element found" in capsys.readouterr().err
+    data = TrialData([Subscription("s", "ann", path="/a")], [Event("e2", document="<a>")])
+    with pytest.raises(DocumentError):
+        run_trial(Trial("flooding", nodes=4), data=data)
 
 
 def test_malformed_records_stop_the_trial(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,10 +22,11 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import csv
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, DocumentError
 from distributary.files import events_from_table, read_events, read_subscriptions, subscriptions_from_table
 from distributary.model import Event, Subscription
 from distributary.quarantine import Rejection
+from distributary.systems.publishing import require_readable
 from distributary.workloads import WORKLOADS, workload
 
 PUBLISHERS = 3
@@ -73,10 +74,19 @@ def _all_of(name: str, read: Iterable[tuple[str, K] | Rejection]) -> list[K]:
         place, record = one
         if record.key in found:
             raise DistributaryError(f"{place}: there is a second {record.key}")
+        if isinstance(record, Event):
+            _require_readable_at(place, record)
         found[record.key] = record
     if not found:
         raise DistributaryError(f"{name} holds nothing")
     return list(found.values())
+
+
+def _require_readable_at(place: str, event: Event) -> None:
+    try:
+        require_readable(event)
+    except DocumentError as error:
+        raise DistributaryError(f"{place}: {error}") from error
 
 
 def made_up(name: str, subscriptions: int, events: int, seed: int) -> TrialData:

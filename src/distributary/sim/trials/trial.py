@@ -36,6 +36,7 @@ from distributary.sim.trials.run import LEAST, Progress, TrialRun, repeat_comman
 from distributary.sim.underlay import Underlay, UnderlayCost, UnderlayLoad
 from distributary.systems.assembly import Settings
 from distributary.systems.options import read_options
+from distributary.systems.publishing import require_readable
 from distributary.systems.table import System, system
 
 SUBSCRIBING = 10.0
@@ -183,8 +184,12 @@ def run_trial(
 ) -> TrialOutcome:
     """Run a trial, with the user's own `data` if given; BrokenPromiseError when a promised fault never fired.
 
+    DocumentError when a document of the data cannot be read.
+
     outcome = run_trial(Trial("hope-kbsp", "loss", settings={"hashes": 3}), data=TrialData(mine, events))
     """
+    for event in () if data is None else data.events:
+        require_readable(event)
     return _Run(trial, observers, progress, data).outcome()
 
 
