@@ -6,7 +6,8 @@ Modules, in reading order:
 - `settings`: `OptimisationSettings` says how a tree optimises itself, `Gauges` what brokers measure with.
 - `optimiser`: `TreeOptimiser`, the part of a broker that optimises.
 - `messages`: what optimising brokers tell each other, by purpose.
-- `cost_model`: what of a goal each broker must know of the others.
+- `cost_model`: what of a goal each broker must know of the others; `node_limits`: constraints on the whole
+  tree that are constraints on nodes.
 - `known_sites`: what is known of brokers as the planner's sites; `stream_rates`: which streams come in.
 - `statistics`: what a broker measures and hears from its neighbours; `broadcast`: what goes further along the
   tree.

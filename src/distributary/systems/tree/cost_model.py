@@ -14,8 +14,9 @@ Rules:
   asks for everything on its way to the root instead (`whole`).
 - An average over the path is a sum by a count.
 - A user's own metric is measured by a gauge (`settings.Gauges`); one that is a function of the tree is
-  refused. So are constraints on the cost of the whole tree, which no broker can weigh, and constraints over
-  CHILDREN, which no newcomer could tell to be kept. The planner takes all of them.
+  refused. Constraints on the cost of the whole tree and over CHILDREN are taken where they are constraints
+  on nodes in other words (`node_limits` says which, and why no others); the rest is refused. The planner
+  takes all of them.
 
 | system | node | entries below | of the rest |
 |---|---|---|---|
@@ -42,6 +43,7 @@ from distributary.plan.trees.benefit import allowed
 from distributary.plan.trees.cost import aggregated, local_value
 from distributary.plan.trees.metrics import BUILT_IN, Metric, Reads, measured, metrics_of
 from distributary.plan.trees.tree import Sites, Tree
+from distributary.systems.tree.node_limits import on_nodes
 
 Values = tuple[float | None, ...]
 """One value for each of the goal's aggregates over the path, then one for each part in which no path is."""
@@ -128,10 +130,14 @@ class CostModel:
 
     def _refuse_unknowable(self, constrained: Sequence[tuple[goals.Constraint, Expression]]) -> None:
         if len(constrained) < len(self.goal.constraints):
-            raise DistributaryError("a live tree has no constraints on its cost as a whole, only on nodes")
+            raise DistributaryError(
+                "a live tree keeps a constraint on its whole only where each node can: MAX with < or <=, MIN "
+                "with > or >=, over brokers"
+            )
         if any(one.over is Scope.CHILDREN for _, metric in constrained for one in _aggregates(metric)):
             raise DistributaryError(
-                "a live tree has no constraints over CHILDREN: who joins could not tell whether it keeps them"
+                "a live tree keeps a constraint over CHILDREN only where each child can: MAX with < or <=, "
+                "MIN with > or >=, of their links"
             )
 
     def _position_of(self, node: Expression) -> int | None:
@@ -334,7 +340,7 @@ def _as_measured(goal: goals.Goal) -> goals.Goal:
     cost = replace(goal.cost, value=_changed(goal.cost.value))
     constraints = tuple(
         each if isinstance(each.metric, goals.SystemCost) else replace(each, metric=_changed(each.metric))
-        for each in goal.constraints
+        for each in map(on_nodes, goal.constraints)
     )
     return replace(goal, cost=cost, constraints=constraints)
 
