@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distributary.plan.goal import Place
 from distributary.plan.trees.benefit import Problem
-from distributary.plan.trees.cost import system_cost, violations
+from distributary.plan.trees.cost import aggregated, system_cost, violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.incremental import IncrementalCost
 from distributary.plan.trees.metrics import Metric, Reads
@@ -143,6 +143,17 @@ def test_a_benefit_is_positive_where_the_goal_comes_nearer() -> None:
     assert Problem(wide, sites).at(star).benefit({2: 1}) == 3
     narrow = parse_goal("minimise aggregate(MIN, aggregate(MIN, link bandwidth, PATH), BROKERS)")
     assert Problem(narrow, sites).at(star).benefit({2: 1}) == -3
+
+
+@pytest.mark.parametrize("far", [150, 150.5, Fraction(301, 2)])
+def test_a_product_beyond_what_a_float_holds_is_infinite_whatever_numbers_it_is_of(far: float) -> None:
+    sites = Sites([[0, 100, far], [100, 0, 3], [far, 3, 0]], clients=[0, 200, 200])
+    goal = parse_goal("minimise aggregate(PRODUCT, aggregate(SUM, link latency, PATH), CLIENTS)")
+    problem, star = Problem(goal, sites), Tree((NO_PARENT, 0, 0))
+    assert problem.at(star).cost == problem.at(star).system.cost_after({2: 1}) == math.inf
+    assert aggregated(goal.cost.function, [-far, far, 2], [201, 200, 1]) == -math.inf
+    assert aggregated(goal.cost.function, [far, 0, 2.5], [400, 1, 1]) == 0
+    assert aggregated(goal.cost.function, [far, 2, None], [1, 3, 5]) == 8 * far
 
 
 CONSTRAINTS = [

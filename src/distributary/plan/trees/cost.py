@@ -76,7 +76,7 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
     if function.is_bottleneck:
         return min(values) if function is GoalFunction.MIN else max(values)
     if function is GoalFunction.PRODUCT:
-        return math.prod(_power(cost, times) for cost, times in pairs)
+        return 0 if 0 in values else _product(pairs)
     count = sum(times for _, times in pairs)
     total = sum(cost * times for cost, times in pairs)
     if function is GoalFunction.SUM:
@@ -90,12 +90,21 @@ def aggregated(function: GoalFunction, costs: Sequence[Number | None], weight: S
     return variance if function is GoalFunction.VARIANCE else math.sqrt(variance)
 
 
-def _power(cost: Number, times: int) -> Number:
-    """A cost so many times in a product; infinite beyond what a float holds."""
-    try:
-        return cost**times
-    except OverflowError:
-        return math.copysign(math.inf, cost) ** times
+def _product(pairs: Iterable[tuple[Number, int]]) -> Number:
+    """The product of costs other than 0, each so many times; infinite beyond what a float holds.
+
+    Whole numbers and fractions could be larger, but then a float could not be compared with them.
+    """
+    product: Number = 1
+    for cost, times in pairs:
+        try:
+            larger = product * cost**times
+            float(larger)
+        except OverflowError:
+            turns = cost < 0 and times % 2 == 1
+            larger = -math.inf if (product < 0) != turns else math.inf
+        product = larger
+    return product
 
 
 def from_moments(function: GoalFunction, count: int, total: Number, squares: Number) -> Number:
