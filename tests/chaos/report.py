@@ -32,11 +32,7 @@ WRITTEN = Path("build/chaos.json")
 
 
 def part_of(nodeid: str) -> str:
-    """The part of the house that a test is about: its folder, or its file.
-
-    >>> part_of("tests/systems/tree/test_goals.py::test_many[3]"), part_of("tests/test_files.py::test_all")
-    ('systems/tree', 'test_files')
-    """
+    """The part of the house that a test is about: its folder, or its file."""
     folder, _, file = nodeid.partition("::")[0].removeprefix("tests/").rpartition("/")
     return folder or file.removesuffix(".py")
 

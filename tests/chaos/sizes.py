@@ -23,7 +23,6 @@ MOST = {
     "tests/systems/queries/": 20,
     "tests/systems/tree/": 20,
     "tests/systems/": 100,
-    "tests/properties/": 20,
 }
 """The most cases of a test in a file whose path begins so; the first that fits counts. Of others all run."""
 

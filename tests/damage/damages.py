@@ -1,7 +1,7 @@
 """What can happen to files, drawn from a seed: each damage changes at least one byte, name or length.
 
 A thing that is stored is a mapping from file name to content here, so that a damage is a plain function and
-the original is never touched. `DISTRIBUTARY_SEED` chooses which thousand `make chaos` does.
+the original is never touched. `DISTRIBUTARY_SEED` chooses which `make chaos` does.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Damage = Callable[[Files, Mapping[str, bytes], str, Random], str]
 """Takes the files, those of another thing of the same kind, the file to damage and a source of randomness."""
 
 FEW, MANY = 30, 1000
-"""Damages in the ordinary tests, and in `make chaos`."""
+"""Damages in the ordinary tests, and those of which `make chaos` draws some, or with FULL=1 runs all."""
 
 
 def seeds(few: int = FEW, many: int = MANY) -> list[object]:

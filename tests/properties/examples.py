@@ -1,4 +1,4 @@
-"""How many examples a property is tried with: few in the ordinary tests, 20 times as many in `make chaos`."""
+"""How many examples a property is tried with: few in the ordinary tests, more in `make chaos`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One semantics for all types on Spark: batches, streams and rendezvous against the oracle of values.
 
 Columns of every type that Spark has, 10,000 pairs of an event and a condition for each way of matching, and
-1,000,000 with `make chaos`. The session's time zone is never UTC: no answer may depend on it.
+1,000,000 with `make chaos FULL=1`. The session's time zone is never UTC: no answer may depend on it.
 """
 
 from __future__ import annotations
