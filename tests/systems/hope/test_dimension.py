@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
-from distributary.systems.hope.dimension import estimated_bits
+from distributary.systems.hope.dimension import STEP, estimated_bits
 from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.hope.messages import RegistrationName
 from systems.hope.world import (
@@ -96,6 +97,21 @@ def test_a_newcomer_learns_what_is_settled() -> None:
     deployment.simulator.call(7, newcomer.ring._changed)
     deployment.simulator.run(until=82)
     assert newcomer.agreement.settled == brokers(deployment)[0].agreement.settled
+
+
+def test_the_steps_of_a_change_are_some_periods_apart_whatever_clocks_say() -> None:
+    refresh, random = 5.0, Random(3)
+    deployment = settled(
+        KINDS[1], range(0, 1 << 10, 64), 10, Addressing(1, 64), dimensions=(1, 4), refresh=refresh, copies=1
+    )
+    world, began = deployment.simulator, {0: 0.0}
+    while world.now < 100:
+        world.run(until=world.now + 1)
+        world.set_clock(random.choice(list(deployment.members)), forward=random.uniform(0, 60))
+        number = max(broker.agreement.settled.number for broker in brokers(deployment))
+        began.setdefault(number, world.now)
+    assert list(began) == [0, 1, 2, 3]
+    assert all(later - earlier >= STEP * refresh - 1 for earlier, later in pairwise(began.values()))
 
 
 @pytest.mark.parametrize(("dimension", "refresh"), [(9, 5.0), (2, None)])

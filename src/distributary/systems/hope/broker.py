@@ -379,7 +379,7 @@ class HopeBroker(RendezvousBroker):
         assert self.refresh is not None
         if not self.ring.member:
             return
-        self.agreement.each_period(self.refresh)
+        self.agreement.each_period()
         self.history.each_period(self.refresh)
         self._renew()
         self._expire(self.node.now - LEASES * self.refresh)

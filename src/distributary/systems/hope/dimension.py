@@ -5,10 +5,12 @@ to more vertices than needed. So the dimension follows the number of nodes, and 
 a change:
 
 - One node, the *keeper*, decides: the owner of a certain key. The decision is replicated.
-- A change has three steps, several refresh periods apart, so that every node has learned of one before the
-  next: subscriptions are registered in the cubes of both dimensions; then events are published in the new
-  one; then subscriptions are withdrawn from the old one. At any time an event goes to a cube in which all
-  subscriptions are registered.
+- A change has three steps: subscriptions are registered in the cubes of both dimensions; then events are
+  published in the new one; then subscriptions are withdrawn from the old one. At any time an event goes to a
+  cube in which all subscriptions are registered.
+- The steps are several refresh periods apart, so that every node has learned of one before the next. The
+  keeper counts its own periods since it learned of a step, and another that takes over begins to count anew:
+  no clock is compared with another's, nor with itself before it was put forward.
 - The keeper multicasts each decision to all nodes. In case that is lost, and for new nodes, every node also
   sends what it knows to another node in each period; the higher number wins.
 - The number of nodes is estimated from the distances of the successors, and nodes average their estimates
@@ -42,7 +44,6 @@ class AgreedDimensions(NamedTuple):
     number: int
     publishing: int
     registering: tuple[int, ...]
-    since: float = 0.0
     past: tuple[int, ...] = ()
     """Where events were published before, and may still be stored."""
 
@@ -83,6 +84,9 @@ class DimensionAgreement:
         self._estimate: float | None = None
         self._asked = False
         self._turn = 0
+        """How many periods this node has seen."""
+        self._learned = 0
+        """In which of them it learned of the decision."""
         self._adapts = len(dimensions) > 1
         if self._adapts:
             ring.node.handle(DimensionGossip, self._heard)
@@ -95,7 +99,7 @@ class DimensionAgreement:
         """The dimension in which events are published."""
         return self.dimensions[self.settled.publishing]
 
-    def each_period(self, refresh: float) -> None:
+    def each_period(self) -> None:
         """Update the estimate, send it to another node, and decide if this node is the keeper."""
         if not self._adapts:
             return
@@ -103,37 +107,36 @@ class DimensionAgreement:
         self._estimate = own if self._estimate is None else (1 - SHARE) * self._estimate + SHARE * own
         self._turn += 1
         if self.ring.owns(self._key) and self._turn > STEP:  # not before guesses have been averaged
-            self._decide(refresh)
+            self._decide()
         known = self.ring.known()
         if known:
             self.ring.node.send(known[self._turn % len(known)], DimensionGossip(self.settled, self._estimate))
 
-    def _decide(self, refresh: float) -> None:
+    def _decide(self) -> None:
         """Take the next step if it is due, starting from the replicated decision of an earlier keeper."""
         kept = self.replication.contents(self._key).get("settled")
         if isinstance(kept, AgreedDimensions):
             self._adopt(kept)
-        following = self._following(self.settled, STEP * refresh)
+        following = self._following(self.settled)
         if following != kept:
             self.replication.put(self._key, "settled", following)
         if following != self.settled:
             self.ring.multicast_segment(0, self.ring.circle.size, DimensionGossip(following))
 
-    def _following(self, settled: AgreedDimensions, wait: float) -> AgreedDimensions:
+    def _following(self, settled: AgreedDimensions) -> AgreedDimensions:
         """The decision that follows this one now; the same one if no step is due."""
-        number, publishing, registering, since, past = settled
-        now = self.ring.node.now
+        number, publishing, registering, past = settled
         if len(registering) == 1:
             fitting = self._fitting()
             if fitting == publishing:
                 return settled
-            return AgreedDimensions(number + 1, publishing, (publishing, fitting), now, past)
-        if now - since < wait:
+            return AgreedDimensions(number + 1, publishing, (publishing, fitting), past)
+        if self._turn - self._learned < STEP:
             return settled
         if publishing == registering[0]:
             past = tuple(sorted({*past, publishing}))
-            return AgreedDimensions(number + 1, registering[1], registering, now, past)
-        return AgreedDimensions(number + 1, publishing, (publishing,), now, past)
+            return AgreedDimensions(number + 1, registering[1], registering, past)
+        return AgreedDimensions(number + 1, publishing, (publishing,), past)
 
     def _fitting(self) -> int:
         """The rank of the best dimension: the present one while the estimate is in its range."""
@@ -157,6 +160,7 @@ class DimensionAgreement:
         past = tuple(sorted({*before.past, *settled.past}))
         self.settled = max(before, settled, key=lambda decision: decision.number)._replace(past=past)
         if settled.number > before.number:
+            self._learned = self._turn
             self._changed(before, self.settled)
 
     def _ask_once(self) -> None:
