@@ -17,7 +17,7 @@ MOST = {
     "tests/engines/": 1,
     "tests/spark/": 1,
     "tests/test_bench.py": 1,
-    "tests/damage/": 300,
+    "tests/damage/": 100,
     "tests/systems/queries/test_checkpoints.py": 1,
     "tests/systems/queries/test_registry_failover.py": 1,
     "tests/systems/queries/": 20,

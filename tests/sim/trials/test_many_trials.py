@@ -14,7 +14,7 @@ from distributary.sim.trials.trial import Trial, run_trial
 from distributary.systems.table import SYSTEMS
 from replay import chaos_seeds, replayed_by
 
-SEEDS = 20
+SEEDS = 10
 """How many for each system."""
 FIRST = 10_000 * int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 
