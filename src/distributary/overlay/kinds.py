@@ -52,6 +52,8 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "EventFetchReply": 41,
         "TreeProbe": 42,
         "TreeProbeReply": 43,
+        "RoomNotice": 291,
+        "PlaceWait": 292,
     },
     "overlay.tree.interest": {"Interest": 44},
     "systems.central": {
