@@ -40,7 +40,7 @@ def on_nodes(constraint: Constraint) -> Constraint:
     >>> from distributary.plan.goal.text import constraint_text
     >>> from distributary.plan.trees.goals import parse_goal
     >>> cost, limit = "aggregate(SUM, fanout, BROKERS)", "aggregate(MAX, cpu, BROKERS) <= 7"
-    >>> goal = parse_goal(f"minimise {cost} subject to {limit}")
+    >>> goal = parse_goal(f"minimise {cost}; subject to {limit}")
     >>> constraint_text(on_nodes(goal.constraints[0]))
     'cpu <= 7'
     """
