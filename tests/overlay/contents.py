@@ -32,7 +32,7 @@ def misplaced(ring: RingWorld, entries: Entries) -> list[str]:
     wrong = [f"{place} is back at {hosts.get(place)}" for place in hosts | keepers if place not in entries]
     for (key, name), entry in entries.items():
         owner = ring.owner(key)
-        following = (order * 2)[order.index(owner) + 1 :][: min(ring.copies, len(order) - 1)]
+        following = ring.siblings(owner)
         if hosts.get((key, name)) != [(owner, entry)]:
             wrong.append(f"{key} {name} is hosted at {hosts.get((key, name))} rather than {owner}")
         if keepers.get((key, name), []) != sorted((address, entry) for address in following):

@@ -27,7 +27,7 @@ class KeyRouting(Protocol):
     identifier: Address
     member: bool
     successors: list[Address]
-    """The nodes that follow on the circle, the nearest first: they hold copies (replica set)."""
+    """The nodes that follow on the circle, the nearest first."""
     successor_count: int
     predecessor: Address | None
     suspected: set[Address]
@@ -58,6 +58,12 @@ class KeyRouting(Protocol):
 
     def arc(self) -> tuple[int, int] | None:
         """The stretch (after, last] of keys that are this node's own; None while it cannot tell (range)."""
+
+    def siblings(self, count: int) -> list[Address]:
+        """The nodes, so many, that are to hold copies of what this node owns (replica set)."""
+
+    def new_owners(self) -> list[Address]:
+        """The neighbours that own what this node has ceased to own."""
 
     def known(self) -> tuple[Address, ...]:
         """Everybody this node knows and does not suspect, sorted (local lookup)."""

@@ -260,7 +260,7 @@ class Replication:
     def _siblings_now(self) -> list[Address]:
         if not self.ring.member:
             return []
-        return [one for one in self.ring.successors[: self.copies] if one != self.ring.identifier]
+        return self.ring.siblings(self.copies)
 
     def _give(self, to: Iterable[Address], items: Iterable[ReplicaItem]) -> None:
         replicas = Replicas(tuple(items))
@@ -278,8 +278,8 @@ class Replication:
         for key in list(self._items):
             if key not in owned and ring.owns(key):
                 gained += self._own(key)
-        if ring.predecessor is not None and self.copies:
-            self._give([ring.predecessor], lost)
+        if self.copies:
+            self._give(ring.new_owners(), lost)
         siblings = self._siblings_now()
         known, self._siblings = self._siblings, siblings
         self._give([one for one in siblings if one in known], gained)

@@ -13,6 +13,7 @@ from distributary.overlay.replication import Replication
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY, Rule
 from distributary.overlay.ring.invariants import unsettled
+from distributary.overlay.ring.prefix import PrefixRing
 from distributary.overlay.ring.ring import Arrival, Ring, settle
 from distributary.overlay.ring.stabilisation import Stabilisation
 from distributary.overlay.ring.upkeep import Upkeep
@@ -52,6 +53,7 @@ class RingWorld:
         seed: int,
         identifiers: Iterable[Address],
         *,
+        routing: type[Ring] = Ring,
         rule: Rule = BOTH_WAYS,
         successor_count: int = 3,
         stabilisation: type[Stabilisation] = Stabilisation,
@@ -62,6 +64,7 @@ class RingWorld:
         self.world = Simulator(seed, UniformLatency(0.01, 0.1, seed=seed))
         self.random = Random(f"{seed}/churn")
         self.settings: dict[str, Any] = {"rule": rule, "successor_count": successor_count}
+        self.routing = routing
         self.stabilisation = stabilisation
         self.couriers = couriers
         self.copies = copies
@@ -77,7 +80,7 @@ class RingWorld:
         self.founders = []
 
     def make(self, address: Address) -> RingMember:
-        ring = Ring(Node(address), self.circle, **self.settings)
+        ring = self.routing(Node(address), self.circle, **self.settings)
         courier = Courier(ring.node) if self.couriers else None
         if courier is not None:
             courier.carry(ring)
@@ -113,7 +116,20 @@ class RingWorld:
 
     def owner(self, key: int) -> Address:
         order = sorted(self.members)
+        if self.routing is PrefixRing:  # the nearest, of two the one before
+            return min(
+                order, key=lambda one: (self.circle.distance(one, key), self.circle.clockwise(one, key))
+            )
         return order[bisect_left(order, key) % len(order)]
+
+    def siblings(self, owner: Address) -> list[Address]:
+        """Who should keep copies of what a node owns."""
+        order = sorted(self.members)
+        place = order.index(owner)
+        following = (order * 2)[place + 1 : place + len(order)]
+        if self.routing is PrefixRing:
+            following = list(dict.fromkeys([*following[:1], *following[-1:], *following]))
+        return following[: self.copies]
 
     # Time.
 

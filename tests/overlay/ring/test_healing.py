@@ -11,6 +11,7 @@ import pytest
 
 from distributary.overlay.ring.fingers import BOTH_WAYS, ONE_WAY
 from distributary.overlay.ring.invariants import cycles
+from distributary.overlay.ring.prefix import Prefixes, PrefixRing
 from distributary.sim.faults import Crash, Fault, Partition, Pause
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from overlay import contents
@@ -27,7 +28,12 @@ def a_ring(seed: int, count: int, copies: int = 0) -> RingWorld:
     return RingWorld(seed, founders(seed, count), rule=rule, couriers=True, copies=copies)
 
 
-def require_traffic_arrives(ring: RingWorld, random: Random) -> None:
+def routed_by_digits(seed: int, count: int, copies: int = 0) -> RingWorld:
+    members = founders(seed, count)
+    return RingWorld(seed, members, routing=PrefixRing, rule=Prefixes(), couriers=True, copies=copies)
+
+
+def require_traffic_arrives(ring: RingWorld, random: Random, *, segments: bool = True) -> None:
     """Whatever is sent now reaches exactly those it is meant for, once."""
     ring.world.delivered.clear()
     order = sorted(ring.members)
@@ -39,7 +45,7 @@ def require_traffic_arrives(ring: RingWorld, random: Random) -> None:
         if number % 3 == 0:
             ring.world.call(sender, lambda r=layer, k=key, n=number: r.route(k, Hello(n)))
             expected.append((number, ring.owner(key)))
-        elif number % 3 == 1:
+        elif number % 3 == 1 or not segments:
             ring.world.call(sender, lambda r=layer, k=keys, n=number: r.multicast(k, Hello(n)))
             expected += [(number, one) for one in keys]
         else:
@@ -56,8 +62,17 @@ KINDS = [name for name, kinds in SCENARIOS.items() if len(kinds) == 1 or name ==
 
 @seeds(25)
 def test_after_faults_of_a_kind_all_is_as_before(seed: int) -> None:
+    require_healing(a_ring(seed, 12, copies=2), seed)
+
+
+@seeds(25)
+def test_after_faults_of_a_kind_a_network_that_routes_by_digits_is_as_before(seed: int) -> None:
+    require_healing(routed_by_digits(seed, 12, copies=2), seed, segments=False)
+
+
+def require_healing(ring: RingWorld, seed: int, *, segments: bool = True) -> None:
+    """Have faults of one kind happen: once they are over, neighbours, traffic and entries are in order."""
     random = Random(f"{seed}/healing")
-    ring = a_ring(seed, 12, copies=2)
     ring.world.run(until=1.0)
     entries = {(key, "name"): f"entry {key}" for key in random.sample(range(SIZE), 12)}
     for (key, name), entry in entries.items():
@@ -77,7 +92,7 @@ def test_after_faults_of_a_kind_all_is_as_before(seed: int) -> None:
     ring.world.run(until=scenario.healed)
     scenario.require_fired(injection)
     ring.rest(90.0)
-    require_traffic_arrives(ring, random)
+    require_traffic_arrives(ring, random, segments=segments)
     contents.rest(ring, entries, 60.0)
 
 
@@ -135,9 +150,12 @@ Split = Callable[[Random, list[int]], list[Fault]]
 
 
 @pytest.mark.parametrize("split", [halves, arcs, deaf_half, eighths])
+@pytest.mark.parametrize("make", [a_ring, routed_by_digits])
 @seeds(3)
-def test_rings_that_a_long_partition_made_become_one_again(split: Split, seed: int) -> None:
-    ring = a_ring(seed, 16)
+def test_rings_that_a_long_partition_made_become_one_again(
+    split: Split, make: Callable[[int, int], RingWorld], seed: int
+) -> None:
+    ring = make(seed, 16)
     faults = split(Random(f"{seed}/split"), sorted(ring.members))
     scenario = Scenario.of(split.__name__, faults)
     injection = scenario.inject(ring.population)
@@ -146,7 +164,23 @@ def test_rings_that_a_long_partition_made_become_one_again(split: Split, seed: i
     assert rings_there_are(ring) > 1
     assert all(is_in_order(one) for one in ring.rings())
     ring.rest(90.0)
-    require_traffic_arrives(ring, Random(f"{seed}/healing"))
+    require_traffic_arrives(ring, Random(f"{seed}/healing"), segments=make is a_ring)
+
+
+@seeds(5)
+def test_a_newcomer_among_digits_is_handed_its_keys_at_once_whichever_side_they_come_from(seed: int) -> None:
+    ring = routed_by_digits(seed, 6, copies=1)
+    ring.world.run(until=1.0)
+    entries = {(key, "name"): f"entry {key}" for key in range(0, SIZE, 8)}
+    for (key, name), entry in entries.items():
+        contents.put(ring, key, name, entry)
+    (newcomer,) = [one for one in founders(seed + 1_000_000, 7) if one not in ring.members][:1]
+    ring.population.add(newcomer)
+    ring.world.run(until=4.0)
+    ring.rest(3.0, fingers=False)
+    ring.world.run(until=ring.world.now + 0.5)
+    hosted = set(ring.members[newcomer].replication.hosted())
+    assert hosted == {key for key, _ in entries if ring.owner(key) == newcomer}
 
 
 @seeds(3)

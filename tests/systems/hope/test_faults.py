@@ -12,6 +12,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
+from distributary.overlay.ring.prefix import PrefixRing
 from distributary.overlay.ring.ring import Ring, settle
 from distributary.overlay.ring.upkeep import Upkeep
 from distributary.sim.deployment import Deployment
@@ -43,6 +44,7 @@ def kept_up(
     *,
     copies: int = 2,
     refresh: float | None = REFRESH,
+    routing: type[Ring] = Ring,
     **options: Any,
 ) -> Deployment:
     """A system with all that keeps it going, its ring at rest."""
@@ -50,7 +52,7 @@ def kept_up(
     started: list[bool] = []
 
     def make(address: int) -> HopeBroker:
-        ring = Ring(Node(address), CIRCLE, successor_count=max(4, copies))
+        ring = routing(Node(address), CIRCLE, successor_count=max(4, copies))
         courier = Courier(ring.node)
         courier.carry(ring)
         contacts = [other for other in deployment.up() if other != address] if started else None
@@ -103,6 +105,18 @@ def test_after_healing_everything_is_delivered_and_nothing_wrong_ever_was(
     kind: type[HopeBroker], name: str
 ) -> None:
     heal(kind, name, seed=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "calm"])
+def test_it_heals_where_keys_belong_to_the_nearest_node(kind: type[HopeBroker], name: str) -> None:
+    heal(kind, name, seed=1, routing=PrefixRing)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [3, *MANY])
+def test_everything_heals_where_keys_belong_to_the_nearest_node(kind: type[HopeBroker], seed: int) -> None:
+    heal(kind, "everything", seed, routing=PrefixRing)
 
 
 def test_a_host_that_is_gone_is_gone_round() -> None:
@@ -162,14 +176,15 @@ def heal(kind: type[HopeBroker], name: str, seed: int, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("routing", [Ring, PrefixRing])
 @pytest.mark.parametrize("seed", [3, *MANY])
 def test_nodes_fail_at_once_with_probability_a_quarter_and_nothing_is_lost(
-    kind: type[HopeBroker], seed: int
+    kind: type[HopeBroker], routing: type[Ring], seed: int
 ) -> None:
     """Section 5.6.2: failure probability 0.25, r = 8 copies in all; no subscription is made again."""
     random = Random(seed)
     nodes = sorted(random.sample(range(CIRCLE.size), 20))
-    deployment = kept_up(kind, nodes, seed, copies=7, refresh=None)
+    deployment = kept_up(kind, nodes, seed, copies=7, refresh=None, routing=routing)
     subscriptions = clients(deployment, random, 40)
     deployment.simulator.run(until=20)
     failed = {node for node in nodes if random.random() < 0.25} or {nodes[0]}

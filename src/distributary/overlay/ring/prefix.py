@@ -12,8 +12,8 @@ A second layer with the interface of `ring.Ring`, from which it differs in two w
 Every hop shares more digits with the key, or as many and is nearer, so no message goes in circles; the
 expected path is log N to the base 2^digit long.
 
-Neighbours and tables are those of a network at rest (`ring.settle`). `Upkeep` finds the successor of a
-key by asking its owner, which here may be the predecessor, so it does not keep up a network of this kind.
+Joins, leaves and repairs are those of a ring (`upkeep`), since the neighbours are the same. When a node
+fails, its keys are divided between its neighbours: copies are kept on both sides.
 """
 
 from __future__ import annotations
@@ -92,6 +92,16 @@ class PrefixRing(Ring):
         if arc is None:
             return super().owns(key)
         return self.member and self.circle.up_to(key, *arc)
+
+    def siblings(self, count: int) -> list[Address]:
+        """The neighbours on both sides, between which the keys of this node are divided if it fails."""
+        first, *others = self.successors
+        nearest = dict.fromkeys([first, self.predecessor, *others])
+        return [one for one in nearest if one is not None and one != self.identifier][:count]
+
+    def new_owners(self) -> list[Address]:
+        """The neighbours that own what this node has ceased to own: on either side."""
+        return self.siblings(2)
 
     def next_hop(self, key: int) -> Address | None:
         """Whom to ask next for a key; None when it is this node's own."""

@@ -4,8 +4,8 @@ Rules:
 
 - A question for neighbours is asked `TRIES` times, `TIMEOUT` seconds apart. A node that does not answer has
   failed as far as the asker knows: it is suspected until it is heard of again.
-- A lookup goes to any member, which routes it to the owner of the key; the owner answers. It has failed
-  without an answer after ten timeouts.
+- A lookup goes to any member, which routes it to the owner of the key. The first node behind the key answers,
+  which on a ring is the owner. It has failed without an answer after ten timeouts.
 - Only members answer. Whoever has left hears no answers.
 """
 
@@ -168,6 +168,12 @@ class Questions:
             self._ring.route(message.key, message)
 
     def _lookup_arrived(self, message: KeyLookup, arrival: Arrival) -> None:
+        """Answer, as the first node behind the key; where a key's owner may stand before it, pass it on."""
+        ring, before = self._ring, self._ring.predecessor
+        is_before = before is not None and not ring.circle.up_to(message.key, before, ring.identifier)
+        if is_before and arrival.keys == (message.key,):  # it is passed on once, if neighbours disagree
+            ring.route(ring.successor, message)
+            return
         reply = KeyOwnerReply(message.number, self._ring.predecessor)
         if message.asker == self._ring.identifier:
             self._found(reply, message.asker)

@@ -176,6 +176,14 @@ class Ring:
         """The stretch (after, last] of keys that are this node's own; None while it cannot tell."""
         return None if self.predecessor is None else (self.predecessor, self.identifier)
 
+    def siblings(self, count: int) -> list[Address]:
+        """The nodes that own the keys of this one next, if it fails."""
+        return [one for one in self.successors[:count] if one != self.identifier]
+
+    def new_owners(self) -> list[Address]:
+        """The neighbours that own what this node has ceased to own."""
+        return [] if self.predecessor is None else [self.predecessor]
+
     def next_hop(self, key: int) -> Address | None:
         """Whom to ask next for a key; None when it is this node's own."""
         if self.owns(key):
