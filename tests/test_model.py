@@ -108,6 +108,37 @@ def test_a_tolerance_is_an_object(change: object) -> None:
         Subscription.from_record({"id": "s1", "subscriber": "ann", "change": change})
 
 
+def rarely(usual: object, *others: object) -> st.SearchStrategy[object]:
+    """One value mostly, now and then another."""
+    return st.one_of(*[st.just(usual)] * 3, st.sampled_from(others))
+
+
+RECORDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": rarely("s1", None, "", 7, True, "\ud800"),
+        "subscriber": rarely("ann", None, "", 7, "\ud800"),
+        "topic": rarely("quotes/*", None, 7, "a//b"),
+        "where": rarely("price > 1", None, "price >", ["a"]),
+        "path": rarely("/rss", None, {}, "/rss["),
+        "change": rarely({"price": 0.5}, None, {"price": -1}, {}, [], 1.5),
+        "added": st.none() | st.just("x"),
+        "wheer": st.just("price > 1"),
+    },
+)
+
+
+@given(RECORDS)
+def test_records_that_are_read_at_once_are_read_as_field_by_field(record: dict[str, object]) -> None:
+    def told(build: Callable[..., Subscription]) -> object:
+        try:
+            return build(record, ("added",))
+        except InputError as error:
+            return str(error), error.field
+
+    assert told(Subscription.from_record) == told(Subscription._from_unusual_record)
+
+
 def test_a_subscription_names_its_subscriber() -> None:
     with pytest.raises(InputError, match="subscriber: missing"):
         Subscription.from_record({"id": "s1", "topic": "A"})

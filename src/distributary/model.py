@@ -29,6 +29,10 @@ LOCAL = "local"
 
 BUILT_IN_FILTERS = ("topic", "where", "path", "change")
 
+SUBSCRIPTION_TEXTS = ("id", "subscriber", "topic", "where", "path")
+SUBSCRIPTION_FIELDS = frozenset((*SUBSCRIPTION_TEXTS, "change"))
+TEXT_OR_NONE = frozenset((str, type(None)))
+
 MAX_TOPIC_BYTES = 65_535
 """The longest topic of an event, and the longest topic pattern, in UTF-8: MQTT's limit."""
 
@@ -154,13 +158,16 @@ class Subscription:
     more: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        topic, where, path = self.topic, self.where, self.path
         require_text(self.id, "id")
         require_text(self.subscriber, "subscriber")
-        texts = ("topic", self.topic), ("where", self.where), ("path", self.path)
-        for kind, given in texts:
-            if given is not None:
-                require_text(given, kind)
-        if self.change is None and not self.more and all(given is None for _, given in texts):
+        if topic is not None:
+            require_text(topic, "topic")
+        if where is not None:
+            require_text(where, "where")
+        if path is not None:
+            require_text(path, "path")
+        if topic is None and where is None and path is None and self.change is None and not self.more:
             raise InputError(
                 "has no filter, so it would ask for everything; give at least one of "
                 + ", ".join(BUILT_IN_FILTERS)
@@ -177,19 +184,38 @@ class Subscription:
 
     def filters(self) -> dict[str, Any]:
         """The filters that are present, by kind."""
-        every = zip(BUILT_IN_FILTERS, (self.topic, self.where, self.path, self.change), strict=True)
-        named = {kind: given for kind, given in every if given is not None}
+        named: dict[str, Any] = {}
+        if self.topic is not None:
+            named["topic"] = self.topic
+        if self.where is not None:
+            named["where"] = self.where
+        if self.path is not None:
+            named["path"] = self.path
+        if self.change is not None:
+            named["change"] = self.change
         return {**named, **self.more} if self.more else named
 
     @classmethod
     def from_record(cls, record: Record, more_kinds: Iterable[str] = ()) -> Subscription:
         """Read a subscription's record; an unknown key is an error, for it may be a misspelt filter."""
+        if SUBSCRIPTION_FIELDS.issuperset(record):
+            texts: Any = tuple(map(record.get, SUBSCRIPTION_TEXTS))
+            change = record.get("change")
+            are_texts = texts[0] and texts[1] and TEXT_OR_NONE.issuperset(map(type, texts))
+            if are_texts and (change is None or type(change) is dict):  # as almost all records are
+                subscription_id, subscriber, topic, where, path = texts
+                return cls(subscription_id, subscriber, topic, where, path, change)
+        return cls._from_unusual_record(record, more_kinds)
+
+    @classmethod
+    def _from_unusual_record(cls, record: Record, more_kinds: Iterable[str]) -> Subscription:
+        """Read a record of which something must be converted or refused, or that has added kinds."""
         rest = dict(record)
         subscription_id = _identifier(rest, "subscription")
         subscriber = _optional_text(rest, "subscriber")
         if not subscriber:
             raise InputError("missing; name who gets the deliveries", field="subscriber")
-        texts = {kind: _optional_text(rest, kind) for kind in ("topic", "where", "path")}
+        filters = {kind: _optional_text(rest, kind) for kind in ("topic", "where", "path")}
         change = rest.pop("change", None)
         if change is not None and not isinstance(change, Mapping):
             raise InputError(
@@ -199,7 +225,7 @@ class Subscription:
         if rest:
             known = ", ".join(("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
             raise InputError(f"unknown field; known are {known}", field=str(next(iter(rest))))
-        return cls(subscription_id, subscriber, **texts, change=change, more=more)
+        return cls(subscription_id, subscriber, **filters, change=change, more=more)
 
     def to_record(self) -> dict[str, Any]:
         """The record that `from_record` reads."""
@@ -295,7 +321,9 @@ def require_text(text: str, field: str) -> None:
     ...
     distributary.errors.InputError: topic: holds half of a surrogate pair, which is no text at position 0
     """
-    position = None if text.isascii() else surrogate_in(text)
+    if text.isascii():
+        return
+    position = surrogate_in(text)
     if position is not None:
         raise InputError(
             "holds half of a surrogate pair, which is no text",

@@ -28,7 +28,7 @@ from distributary.matching.index import NO_SLOTS, AnyArrays, Arrays, Index, Pair
 from distributary.matching.layers import Layers, Verifier
 from distributary.matching.scan import FilterScan
 from distributary.matching.single import SingleEvent
-from distributary.matching.slots import DIGEST, SlotTable, digest_of
+from distributary.matching.slots import SlotTable, digest_of
 
 EVERYTHING = ""
 """The driver of the combination without filters."""
@@ -99,7 +99,7 @@ class Combinations:
             )
             for kind, coded in sorted(columns.items())
         ]
-        found = digests(pieces, rows, DIGEST)
+        found = digests(pieces, rows)
         drivers = self._drivers_of(columns)
         for row, filters in others.items():
             found[row] = np.frombuffer(digest_of(filters), np.uint8)

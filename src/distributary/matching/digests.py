@@ -1,19 +1,17 @@
 """Digests of very many texts at once, each made of pieces that lie in different buffers.
 
-A kernel joins the pieces of all texts in one buffer, so that no text is made of them in Python; `hashlib`
-reads each from there.
+Kernels join the pieces of all texts in one buffer and digest each there, so that no text is made in Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Ints, Longs, kernel, sealed, sealed_table
+from distributary.kernel import Bytes, Ints, Longs, Words, kernel, sealed, sealed_table
+from distributary.matching.blake2b import BLOCK, STATE, digest
 
 
 class PieceColumn(NamedTuple):
@@ -28,8 +26,8 @@ class PieceColumn(NamedTuple):
     data: Bytes
 
 
-def digests(columns: Sequence[PieceColumn], rows: int, size: int) -> Bytes:
-    """By row the digest, of `size` bytes, of its pieces, each behind its prefix, with NUL between them."""
+def digests(columns: Sequence[PieceColumn], rows: int) -> Bytes:
+    """By row the digest, of 16 bytes, of its pieces, each behind its prefix, with NUL between them."""
     lengths = np.zeros(rows, np.int64)
     for column in columns:
         _measure(sealed(column.prefix), sealed(column.codes), sealed(column.offsets), lengths)
@@ -40,9 +38,23 @@ def digests(columns: Sequence[PieceColumn], rows: int, size: int) -> Bytes:
     for column in columns:
         prefix, codes, offsets, data = sealed_table(column)
         _append(prefix, codes, offsets, data, starts, ends, joined)
-    view, bounds = joined.data, starts.tolist()
-    found = b"".join(blake2b(view[low:high], digest_size=size).digest() for low, high in pairwise(bounds))
-    return np.frombuffer(found, np.uint8).reshape(rows, size).copy()
+    return _digested(joined, starts).view(np.uint8)
+
+
+@kernel
+def _digested(joined: Bytes, starts: Longs) -> Words:
+    """By row the two words of the digest of its text."""
+    longest = 0
+    for row in range(len(starts) - 1):
+        longest = max(longest, starts[row + 1] - starts[row])
+    text = np.empty(longest + BLOCK, np.uint8)
+    state = np.empty(STATE, np.uint64)
+    found = np.empty((len(starts) - 1, 2), np.uint64)
+    for row in range(len(starts) - 1):
+        length = starts[row + 1] - starts[row]
+        text[:length] = joined[starts[row] : starts[row + 1]]
+        found[row, 0], found[row, 1] = digest(text, length, state)
+    return found
 
 
 @kernel

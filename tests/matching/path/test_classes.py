@@ -133,6 +133,24 @@ def _document(batch: EventBatch, row: int) -> Document:
     return found
 
 
+def test_each_of_several_filters_that_are_the_same_is_found() -> None:
+    texts = [
+        "/a/b",
+        "//b[c > 2]",
+        "/a/b[c = 3 and d = 'x']/c",
+        "//d | /a[b]",
+        "/a/b[c = 3 and d = 'x' and e > 5]",
+    ]
+    filters = 3 * [PathFilter.parse(text) for text in texts]
+    index = PathClasses()
+    index.add_many(range(len(filters)), filters)
+    for source in ("<a><b><c>3</c><d>x</d><e>1</e></b></a>", "<a><b><c>1</c></b></a>", "<e><d/></e>"):
+        event = Event("e", document=source)
+        expected = [slot for slot, filter in enumerate(filters) if filter.matches(event)]
+        assert index.match(event) == expected
+        assert len(expected) >= 3
+
+
 def test_documents_with_more_paths_than_a_word_has_bits_are_answered_exactly() -> None:
     text = "<r>" + "".join(f"<a{n}><b>{n}</b><c{n % 3}/></a{n}>" for n in range(90)) + "</r>"
     paths = [

@@ -189,12 +189,13 @@ def _cut(text: str) -> tuple[str, list[Any]]:
     values: list[Any] = []
     for place in range(1, len(parts), 2):
         literal = parts[place]
-        if literal[0] == "'":
+        first = literal[0]
+        if first == "'":
             value: Any = literal[1:-1] if len(literal) <= MAX_PATTERN else None  # long ones are read anew
             values.append(value.replace("''", "'") if value and "'" in value else value)
             parts[place] = TEXT_MARK
-        elif literal[0] != '"':
-            if len(literal) > PLAIN_LENGTH or "e" in literal or "E" in literal or literal[0] == "-":
+        elif first != '"':
+            if len(literal) > PLAIN_LENGTH or first == "-" or "e" in literal or "E" in literal:
                 number = tokens.read_number(literal)
                 values.append(None if type(number) is Decimal else number)  # decimals are in the tree
             else:

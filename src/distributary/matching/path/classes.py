@@ -18,6 +18,7 @@ not depend on values; `share = False` switches that off.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby, product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,19 +87,20 @@ class PathClasses(CompiledIndex[PathFilter]):
         expressions = Expressions()
         trie = TrieBuilder(expressions)
         # In the order of their texts, filters on the same labels get neighbouring states and expressions.
-        order = sorted(range(len(filters)), key=lambda each: filters[each].text)
+        texts = [filter.text for filter in filters]
         doubtful = []
-        for position in order:
-            routes = [route_of(branch, expressions) for branch in filters[position].branches]
-            for route in routes:
+        for _, alike in groupby(sorted(range(len(filters)), key=texts.__getitem__), key=texts.__getitem__):
+            positions = list(alike)
+            routes = [route_of(branch, expressions) for branch in filters[positions[0]].branches]
+            for position, route in product(positions, routes):
                 # A filter of several branches may hold by another than the one that is checked.
                 trie.add(position, route if len(routes) == 1 else route._replace(second=None))
             if not all(route.exact for route in routes):
-                doubtful.append(position)
+                doubtful.append(positions)
         structural = np.array([len(expressions)])
         exact = np.full(len(filters), NOT_COMPILED, np.int32)
-        for position in doubtful:
-            exact[position] = expressions.of_filter(filters[position])
+        for positions in doubtful:
+            exact[positions] = expressions.of_filter(filters[positions[0]])
         checks = {"exact": exact, "rest": rests(filters), "structural": structural}
         return {**trie.joints(len(filters)), **trie.compiled(), **checks}
 
