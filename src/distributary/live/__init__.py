@@ -4,6 +4,12 @@ Modules, in reading order:
 
 - `hints`: what may stand in the place of a field, from the annotations of the messages.
 - `codec`: messages as bytes, and bytes as messages.
+- `frames`: messages in a stream of bytes.
+- `greeting`: what nodes tell each other first, and who is refused.
+- `security`: certificates, and what needs them.
+- `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
+- `runner`: drives one node, by any clock and any network.
+- `broker`: a broker of any system, on links.
 
 Promised to other rooms: what comes from a wire is a message of a known kind with fields of the right types,
 or a `CodecError`, whatever the bytes were.

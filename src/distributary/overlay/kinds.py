@@ -303,6 +303,14 @@ BY_MODULE: dict[str, dict[str, int]] = {
     "systems.queries.shedding_registry": {"LoadReport": 279},
     "systems.queries.thinning": {"ThinningRule": 280, "ThinningTable": 281, "ThinningReceipt": 282},
     "flow.thinning": {"ThinningUnit": 283},
+    "live.greeting": {
+        "Endpoint": 300,
+        "Greeting": 301,
+        "GreetingRefusal": 302,
+        "LinkBeat": 303,
+        "EndpointRequest": 304,
+        "EndpointReply": 305,
+    },
 }
 
 NUMBERS = {

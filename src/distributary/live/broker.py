@@ -1,0 +1,168 @@
+"""A broker of a live network: a node of any system on links, with a clock and a runner.
+
+    async with LiveBroker("plant", "tree", name="hall-1") as first:
+        async with LiveBroker("plant", "tree", name="hall-2", contacts=[first.endpoint]) as second:
+            second.subscribe(Subscription("s1", "ann", where="temperature > 80"))
+            first.publish(Event("e1", attributes={"temperature": 81}))
+
+Rules:
+
+- The first broker of a network has no contacts: it founds the network. All others name endpoints of some that
+  are up, and join through whoever answers first.
+- A node's address is made from its name, so a broker that comes back is known as the one that it was.
+- Every broker is robust: couriers, upkeep, copies, refresh. How many nodes there may be is said once, as some
+  systems divide their work by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from distributary.errors import DistributaryError
+from distributary.live.greeting import Endpoint
+from distributary.live.links import Limits, Links
+from distributary.live.runner import LoopClock, Runner
+from distributary.live.security import TlsFiles
+from distributary.model import Delivery, Event, Subscription, SubscriptionKey
+from distributary.overlay.broker import Broker
+from distributary.overlay.node import Address
+from distributary.systems.assembly import CIRCLE, Settings
+from distributary.systems.options import read_options
+from distributary.systems.table import system
+
+ABOUT = 16
+"""How many nodes a network is taken to have, unless said otherwise."""
+
+
+def address_of(network: str, name: str) -> Address:
+    """The address of a node, from the names of its network and its own.
+
+    >>> address_of("plant", "hall-1")
+    722281284
+    """
+    return int.from_bytes(sha256(f"{network}/{name}".encode()).digest()[: CIRCLE.bits // 8], "big")
+
+
+class LiveBroker:
+    """A broker on real sockets."""
+
+    def __init__(
+        self,
+        network: str,
+        system_name: str,
+        *,
+        name: str,
+        contacts: Sequence[Endpoint] = (),
+        nodes: int = ABOUT,
+        chosen: Mapping[str, Any] | None = None,
+        tls: TlsFiles | None = None,
+        limits: Limits | None = None,
+        on_delivery: Callable[[Delivery], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.address = address_of(network, name)
+        self._system = system(system_name)
+        self._settings = Settings.robust(
+            nodes,
+            refresh=self._system.refresh,
+            chosen=read_options(system_name, self._system.options, chosen or {}),
+        )
+        self._contacts = tuple(contacts)
+        self._on_delivery = on_delivery or (lambda delivery: None)
+        self._notice = on_notice or (lambda notice: None)
+        self.links = Links(
+            self.address, network, self._receive, tls=tls, limits=limits, on_notice=self._notice
+        )
+        self.broker: Broker | None = None
+        self._runner: Runner | None = None
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> Endpoint:
+        """Listen, and found the network or join it; returns where other nodes find this one.
+
+        DistributaryError when it cannot listen, or no contact answers.
+        """
+        endpoint = await self.links.listen(host, port)
+        try:
+            contacts = await self._meet()
+        except DistributaryError:
+            await self.links.close()
+            raise
+        founders = contacts[:1] or [self.address]
+        ways = iter(contacts)
+        assembly = self._system.assemble(self._settings, founders, lambda address: next(ways, None))
+        broker = assembly(self.address)
+        if not contacts:
+            assembly.settle([broker])
+        self.broker = broker
+        clock = LoopClock(asyncio.get_running_loop())
+        self._runner = Runner(broker.node, self.links, clock, self._on_delivery, self._fault)
+        self._runner.start()
+        return endpoint
+
+    async def stop(self) -> None:
+        """Stop at once, as if the process had ended."""
+        if self._runner is not None:
+            self._runner.stop()
+        await self.links.close()
+
+    async def __aenter__(self) -> LiveBroker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where other nodes find this one; DistributaryError before it has started."""
+        if self.links.endpoint is None:
+            raise DistributaryError(f"broker {self.name!r} has not started")
+        return self.links.endpoint
+
+    # What clients ask.
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Register a subscription of a client of this broker."""
+        broker, runner = self._running()
+        runner.call(lambda: broker.subscribe(subscription))
+
+    def unsubscribe(self, key: SubscriptionKey) -> None:
+        """Forget a subscription that was registered here."""
+        broker, runner = self._running()
+        runner.call(lambda: broker.unsubscribe(key))
+
+    def publish(self, event: Event) -> None:
+        """Have the event delivered once to every subscriber who asked for it, wherever they are."""
+        broker, runner = self._running()
+        runner.call(lambda: broker.publish(event))
+
+    # Inside.
+
+    async def _meet(self) -> list[Address]:
+        """The addresses of the contacts that answer."""
+        met: list[Address] = []
+        reasons: list[str] = []
+        for contact in self._contacts:
+            try:
+                met.append(await self.links.meet(contact))
+            except DistributaryError as error:
+                reasons.append(str(error))
+        if self._contacts and not met:
+            raise DistributaryError("no contact lets this node in: " + "; ".join(reasons))
+        return met
+
+    def _running(self) -> tuple[Broker, Runner]:
+        if self.broker is None or self._runner is None:
+            raise DistributaryError(f"broker {self.name!r} has not started")
+        return self.broker, self._runner
+
+    def _receive(self, message: Any, sender: Address) -> None:
+        if self._runner is not None:
+            self._runner.receive(message, sender)
+
+    def _fault(self, what: str, error: Exception) -> None:
+        self._notice(f"could not bear {what}: {type(error).__name__}: {error}")

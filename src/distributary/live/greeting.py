@@ -1,0 +1,89 @@
+"""What two nodes tell each other before anything else, and who is refused.
+
+Rules:
+
+- Whoever connects speaks first. Both sides say which versions of the protocol they speak, which network they
+  belong to, which node they are and where that listens. The later version that both speak is spoken.
+- A stranger is told why it is refused, and the connection ends: another network, no common version, the
+  address of this node itself.
+- Nobody may send more than `MAX_GREETING` bytes, or take more than `PATIENCE` seconds, before it is greeted.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from distributary.live.codec import VERSION
+from distributary.overlay.node import Address
+
+MAX_GREETING = 4_096
+"""The longest frame that a stranger may send."""
+PATIENCE = 5.0
+"""Seconds in which a greeting must have come."""
+
+
+class Endpoint(NamedTuple):
+    """Where a node listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Greeting(NamedTuple):
+    """The first message of either side."""
+
+    oldest: int
+    """The oldest version of the protocol that is spoken."""
+    newest: int
+    network: str
+    address: Address
+    endpoint: Endpoint | None
+    """Where it listens; None if it does not."""
+
+
+class GreetingRefusal(NamedTuple):
+    """The greeting is refused, and why."""
+
+    reason: str
+
+
+class LinkBeat(NamedTuple):
+    """Still there: sent when there was nothing else to send for a while."""
+
+
+class EndpointRequest(NamedTuple):
+    """Where is this node?"""
+
+    address: Address
+
+
+class EndpointReply(NamedTuple):
+    """The node was last known to be there."""
+
+    address: Address
+    endpoint: Endpoint
+
+
+def refusal(own: Greeting, theirs: Greeting) -> str | None:
+    """Why a greeting is refused; None if it is not.
+
+    >>> ours = Greeting(1, 1, "plant", 7, None)
+    >>> refusal(ours, Greeting(2, 3, "plant", 8, None))
+    'node 8 speaks versions 2 to 3 of the protocol, node 7 versions 1 to 1: update one of them'
+    """
+    if theirs.network != own.network:
+        return f"this is network {own.network!r}, not {theirs.network!r}"
+    if theirs.address == own.address:
+        return f"node {own.address} is this one: give each node an address of its own"
+    if theirs.oldest > own.newest or theirs.newest < own.oldest:
+        spoken = f"node {theirs.address} speaks versions {theirs.oldest} to {theirs.newest} of the protocol"
+        return f"{spoken}, node {own.address} versions {own.oldest} to {own.newest}: update one of them"
+    return None
+
+
+def greeting(network: str, address: Address, endpoint: Endpoint | None) -> Greeting:
+    """What a node of this version says."""
+    return Greeting(VERSION, VERSION, network, address, endpoint)

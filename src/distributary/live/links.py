@@ -1,0 +1,481 @@
+"""The links of a node: one TCP connection to each node that it talks to, over which all messages go.
+
+Rules:
+
+- `send` never waits. What is sent in one turn of the event loop to one node is written at once. A link keeps
+  at most `Limits.queued` bytes that could not be written yet; what comes on top is dropped and counted, as a
+  network may drop it: what must not get lost travels with a courier. `congested` says that a queue is half
+  full, so that whoever feeds the node can wait until it is not.
+- A link is made when there is something to send, and made again when it broke, after a pause that doubles
+  with every failure and has some chance in it. If two nodes connect to each other at the same time, both send
+  on the connection that the lower address made, and the other one ends a little later.
+- Where a node listens is learned from its greeting, from `introduce`, or by asking those that are linked;
+  what is sent to a node that is nowhere yet is kept for a while.
+- A link on which nothing was sent for `Limits.beat` seconds carries a beat; one on which nothing came for
+  `SILENCE` of these is closed.
+- Beyond loopback nothing listens and nothing is connected to without TLS 1.3, certificates on both sides
+  (`TlsFiles`).
+- Bytes that are no message end the link, with a reason, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from distributary.errors import DistributaryError
+from distributary.live.codec import MAX_BYTES, CodecError, decode, encode
+from distributary.live.frames import FrameReader, frame
+from distributary.live.greeting import (
+    MAX_GREETING,
+    PATIENCE,
+    Endpoint,
+    EndpointReply,
+    EndpointRequest,
+    Greeting,
+    GreetingRefusal,
+    LinkBeat,
+    greeting,
+    refusal,
+)
+from distributary.live.security import TlsFiles, is_loopback
+from distributary.overlay.node import Address, Message
+
+SILENCE = 3
+"""A link is given up when so many beats were missed."""
+OVERLAP = 1.0
+"""Seconds until a connection ends in whose place there is another: what was sent on it arrives meanwhile."""
+
+OnMessage = Callable[[Message, Address], None]
+OnNotice = Callable[[str], None]
+
+
+class Limits(NamedTuple):
+    """How much links keep, and how long they wait."""
+
+    queued: int = 32 << 20
+    """Bytes of a link that could not be written yet."""
+    lost: int = 1_000
+    """Messages to a node whose place is not known yet."""
+    beat: float = 2.0
+    """Seconds without a message after which a link carries a beat."""
+    first_pause: float = 0.1
+    """Seconds until a broken link is made again; doubles with every failure."""
+    longest_pause: float = 10.0
+
+
+class Links:
+    """All links of one node."""
+
+    def __init__(
+        self,
+        address: Address,
+        network: str,
+        on_message: OnMessage,
+        *,
+        tls: TlsFiles | None = None,
+        limits: Limits | None = None,
+        on_notice: OnNotice | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.address = address
+        self.endpoint: Endpoint | None = None
+        """Where this node listens."""
+        self.counts: Counter[str] = Counter()
+        """Messages and bytes sent and received, messages dropped, links made, broken and refused."""
+        self.limits = limits or Limits()
+        self._network = network
+        self._tls = tls
+        self._on_message = on_message
+        self._on_notice = on_notice or (lambda notice: None)
+        self._random = Random(f"{seed}:{address}")
+        self._server: asyncio.Server | None = None
+        self._peers: dict[Address, _Peer] = {}
+        self._strangers: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def listen(self, host: str = "127.0.0.1", port: int = 0) -> Endpoint:
+        """Listen for other nodes; DistributaryError when the port is taken, or for want of certificates."""
+        self._require_safe(host, "listen at")
+        context = self._tls.context(ssl.Purpose.CLIENT_AUTH) if self._tls else None
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(partial(_Connection, self), host, port, ssl=context)
+        except OSError as error:
+            raise DistributaryError(f"cannot listen at {Endpoint(host, port)}: {error.strerror}") from error
+        self.endpoint = Endpoint(host, self._server.sockets[0].getsockname()[1])
+        return self.endpoint
+
+    async def meet(self, endpoint: Endpoint) -> Address:
+        """Link to whoever listens there; returns its address. DistributaryError when it refuses."""
+        connection = await self._connect(endpoint)
+        theirs = await connection.greeted
+        return theirs.address
+
+    def introduce(self, address: Address, endpoint: Endpoint) -> None:
+        """Say where a node listens."""
+        if address != self.address:
+            self._peer(address).learn(endpoint)
+
+    def send(self, to: Address, message: Message) -> None:
+        """Have a message brought to a node; to this one too. It may get lost."""
+        if self._closed:
+            return
+        if to == self.address:
+            asyncio.get_running_loop().call_soon(self._to_self, message)
+        else:
+            self._peer(to).send(frame(encode(message)))
+
+    @property
+    def congested(self) -> bool:
+        """Whether the queue of a link is half full."""
+        return any(peer.unsent > self.limits.queued // 2 for peer in self._peers.values())
+
+    @property
+    def linked(self) -> list[Address]:
+        """The nodes to which there is a link now, sorted."""
+        return sorted(address for address, peer in self._peers.items() if peer.connection is not None)
+
+    def cut(self, address: Address) -> None:
+        """Break the link to a node, if there is one; it is made again when there is something to send."""
+        peer = self._peers.get(address)
+        if peer is not None and peer.connection is not None:
+            peer.connection.abort("cut")
+
+    async def close(self) -> None:
+        """Close all links and listen no more."""
+        self._closed = True
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in [*self._strangers, *(peer.connection for peer in self._peers.values())]:
+            if connection is not None:
+                connection.close("this node stops")
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # What peers and connections need.
+
+    def _peer(self, address: Address) -> _Peer:
+        found = self._peers.get(address)
+        if found is None:
+            found = self._peers[address] = _Peer(self, address)
+        return found
+
+    def _to_self(self, message: Message) -> None:
+        if not self._closed:
+            self._on_message(message, self.address)
+
+    def _require_safe(self, host: str, what: str) -> None:
+        if self._tls is None and not is_loopback(host):
+            raise DistributaryError(
+                f"cannot {what} {host} without TLS: give certificate, key and authority, or use 127.0.0.1"
+            )
+
+    async def _connect(self, endpoint: Endpoint) -> _Connection:
+        self._require_safe(endpoint.host, "connect to")
+        context = self._tls.context(ssl.Purpose.SERVER_AUTH) if self._tls else None
+        loop = asyncio.get_running_loop()
+        made = partial(_Connection, self, connects=True)
+        try:
+            connecting = loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
+            _, connection = await asyncio.wait_for(connecting, PATIENCE)
+        except (TimeoutError, OSError) as error:
+            reason = "it did not answer" if isinstance(error, TimeoutError) else error
+            raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
+        return connection
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _greeted(self, connection: _Connection, theirs: Greeting) -> None:
+        """Take a connection whose other side is known now."""
+        self._strangers.discard(connection)
+        peer = self._peer(theirs.address)
+        if theirs.endpoint is not None:
+            peer.learn(theirs.endpoint)
+        self.counts["made"] += 1
+        peer.take(connection)
+
+    def _lost(self, connection: _Connection, reason: str) -> None:
+        self._strangers.discard(connection)
+        theirs = connection.theirs
+        if theirs is not None and (peer := self._peers.get(theirs.address)) is not None:
+            in_use = peer.connection is connection
+            peer.lose(connection)
+            if in_use and not self._closed:
+                self.counts["broken"] += 1
+                self._on_notice(f"the link to node {theirs.address} broke: {reason}")
+
+    def _received(self, message: Message, sender: Address) -> None:
+        if isinstance(message, EndpointRequest):
+            known = self._peers.get(message.address)
+            if known is not None and known.endpoint is not None:
+                self.send(sender, EndpointReply(message.address, known.endpoint))
+        elif isinstance(message, EndpointReply):
+            self.introduce(message.address, message.endpoint)
+        elif not isinstance(message, LinkBeat):
+            self._on_message(message, sender)
+
+    def _ask_for(self, address: Address) -> None:
+        """Ask those that are linked where a node is."""
+        asked = frame(encode(EndpointRequest(address)))
+        for peer in self._peers.values():
+            if peer.connection is not None:
+                peer.send(asked)
+
+
+@dataclass(eq=False)
+class _Peer:
+    """Another node: where it listens, the connection to it, and what waits for one."""
+
+    links: Links
+    address: Address
+    endpoint: Endpoint | None = None
+    connection: _Connection | None = None
+    queued: int = 0
+    """Bytes that wait to be written."""
+    _waiting: list[bytes] = field(default_factory=list)
+    _reaching: bool = False
+
+    def learn(self, endpoint: Endpoint) -> None:
+        """Know where it listens."""
+        self.endpoint = endpoint
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait to be written, and that the other side has not taken yet."""
+        return self.queued + (self.connection.unwritten if self.connection is not None else 0)
+
+    def send(self, framed: bytes) -> None:
+        """Have a frame written at the end of this turn of the loop, or as soon as there is a connection."""
+        connection = self.connection
+        limits = self.links.limits
+        full = self.unsent + len(framed) > limits.queued
+        if full or (connection is None and self.endpoint is None and len(self._waiting) >= limits.lost):
+            self.links.counts["dropped"] += 1
+            return
+        self._waiting.append(framed)
+        self.queued += len(framed)
+        if connection is not None:
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self.flush)
+        else:
+            self._reach_soon()
+
+    def _reach_soon(self) -> None:
+        if not self._reaching and not self.links._closed:
+            self._reaching = True
+            self.links._begin(self._reach())
+
+    def flush(self) -> None:
+        """Write what waits, at once."""
+        connection = self.connection
+        if connection is None or not self._waiting:
+            return
+        self.links.counts["sent"] += len(self._waiting)
+        self.links.counts["bytes sent"] += self.queued
+        connection.write(b"".join(self._waiting))
+        self._waiting.clear()
+        self.queued = 0
+
+    def take(self, connection: _Connection) -> None:
+        """Send on this connection from now on, unless there is one that both sides prefer."""
+        before = self.connection
+        if before is not None and before.connects != connection.connects and self._prefers(before):
+            before, connection = connection, before
+        if before is not None:
+            asyncio.get_running_loop().call_later(OVERLAP, before.close, "another took its place")
+        self.connection = connection
+        self.flush()
+
+    def _prefers(self, connection: _Connection) -> bool:
+        """Whether the lower address made it."""
+        return connection.connects == (self.links.address < self.address)
+
+    def lose(self, connection: _Connection) -> None:
+        """Send on this connection no more."""
+        if self.connection is connection:
+            self.connection = None
+            if self._waiting:
+                self._reach_soon()
+
+    async def _reach(self) -> None:
+        """Find out where the node is, and connect to it, until that is done or nothing waits any more."""
+        links, pause = self.links, self.links.limits.first_pause
+        try:
+            while self.connection is None and self._waiting:
+                if self.endpoint is None:
+                    links._ask_for(self.address)
+                    reason = "nobody knows where it is"
+                else:
+                    try:
+                        connection = await links._connect(self.endpoint)
+                        await connection.greeted
+                        continue
+                    except DistributaryError as error:
+                        reason = str(error)
+                await asyncio.sleep(pause * (0.5 + links._random.random()))
+                pause = min(2 * pause, links.limits.longest_pause)
+                if pause >= links.limits.longest_pause and self.connection is None:
+                    self._give_up(reason)
+        finally:
+            self._reaching = False
+
+    def _give_up(self, reason: str) -> None:
+        """Drop what waits: the node has been out of reach for long."""
+        if self._waiting:
+            self.links.counts["dropped"] += len(self._waiting)
+            self.links._on_notice(f"node {self.address} is out of reach: {reason}")
+        self._waiting.clear()
+        self.queued = 0
+
+
+class _Connection(asyncio.Protocol):
+    """One TCP connection, from its greeting on."""
+
+    def __init__(self, links: Links, connects: bool = False) -> None:
+        self.connects = connects
+        """Whether this side made it."""
+        self.theirs: Greeting | None = None
+        """The greeting of the other side, once it was accepted."""
+        loop = asyncio.get_running_loop()
+        self.greeted: asyncio.Future[Greeting] = loop.create_future()
+        self.greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._loop = loop
+        self._links = links
+        self._frames = FrameReader(MAX_GREETING)
+        self._reason = "the other side closed it"
+        self._heard = self._spoke = loop.time()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        made = transport.get_extra_info("socket")
+        if made is not None:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._links._strangers.add(self)
+        self._loop.call_later(PATIENCE, self._check_greeted)
+        if self.connects:
+            self._say(self._own_greeting())
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        try:
+            for each in self._frames.read(data):
+                if self._transport.is_closing():
+                    return
+                self._take(decode(each), len(each))
+        except CodecError as error:
+            self._links.counts["refused"] += 1
+            self._links._on_notice(f"bytes that are no message, from {self._whom()}: {error}")
+            self.close(f"bytes that are no message: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if error is not None:
+            self._reason = str(error) or type(error).__name__
+        if not self.greeted.done():
+            self.greeted.set_exception(DistributaryError(f"{self._whom()}: {self._reason}"))
+        self._links._lost(self, self._reason)
+
+    # What peers and links call.
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that the other side has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        self._spoke = self._loop.time()
+        self._transport.write(data)
+
+    def close(self, reason: str) -> None:
+        """End it after what was written."""
+        self._reason = reason
+        self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """End it at once."""
+        self._reason = reason
+        self._transport.abort()
+
+    # Greeting.
+
+    def _take(self, message: Message, length: int) -> None:
+        if self.theirs is None:
+            self._greet(message)
+            return
+        counts = self._links.counts
+        counts["received"] += 1
+        counts["bytes received"] += length
+        self._links._received(message, self.theirs.address)
+
+    def _greet(self, message: Message) -> None:
+        if isinstance(message, GreetingRefusal):
+            self._refused(message.reason)
+        elif not isinstance(message, Greeting):
+            raise CodecError(f"a {type(message).__name__} before any greeting")
+        elif (reason := refusal(self._own_greeting(), message)) is not None:
+            self._say(GreetingRefusal(reason))
+            self._refused(reason)
+        else:
+            self._accept(message)
+
+    def _accept(self, theirs: Greeting) -> None:
+        if not self.connects:
+            self._say(self._own_greeting())
+        self.theirs = theirs
+        self._frames.most = MAX_BYTES
+        self.greeted.set_result(theirs)
+        self._links._greeted(self, theirs)
+        self._beat()
+
+    def _refused(self, reason: str) -> None:
+        self._links.counts["refused"] += 1
+        self._links._on_notice(f"refused: {self._whom()}: {reason}")
+        if not self.greeted.done():
+            self.greeted.set_exception(DistributaryError(f"{self._whom()} refuses: {reason}"))
+        self.close(reason)
+
+    def _own_greeting(self) -> Greeting:
+        return greeting(self._links._network, self._links.address, self._links.endpoint)
+
+    def _check_greeted(self) -> None:
+        if self.theirs is None and not self._transport.is_closing():
+            self.abort("no greeting came")
+
+    # Beats.
+
+    def _beat(self) -> None:
+        if self._transport.is_closing():
+            return
+        now, beat = self._loop.time(), self._links.limits.beat
+        if now - self._heard > SILENCE * beat:
+            self.abort("nothing was heard for long")
+            return
+        if now - self._spoke >= beat / 2:
+            self._say(LinkBeat())
+        self._loop.call_later(beat / 2, self._beat)
+
+    def _say(self, message: Message) -> None:
+        self.write(frame(encode(message)))
+
+    def _whom(self) -> str:
+        if self.theirs is not None:
+            return f"node {self.theirs.address}"
+        place = self._transport.get_extra_info("peername")
+        return str(Endpoint(*place[:2])) if place else "a stranger"

@@ -1,0 +1,148 @@
+"""Drives one node: gives it what arrives, what its clients ask and the alarms that are due, and does what it
+wants done.
+
+Nothing here belongs to a protocol, a socket or a real clock. With `LoopClock` and `links` a runner is a node
+of a network; with a virtual clock and a network in memory it does what the simulator does, step by step.
+
+Rules:
+
+- One entry at a time: whoever calls waits for the effects of the call to be handed on, in order.
+- An alarm of before a stop never rings after it.
+- A message that its node cannot bear (it raises) is told to `on_fault` and is over; what the node wanted done
+  until then is done. What a client asks raises at the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from distributary.overlay.node import Address, Deliver, Effect, Message, Node, Send, Token
+
+
+class AlarmClock(Protocol):
+    """Tells the time, and rings."""
+
+    def now(self) -> float:
+        """Seconds since 1970, which never go back."""
+
+    def after(self, seconds: float, ring: Callable[[], None]) -> None:
+        """Have this called after so many seconds."""
+
+
+class LoopClock:
+    """The clock of an event loop: monotonic, begun at the time of day when it was made.
+
+    A node that starts again without its memory is told a later time than before, which its numbers rely on.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._begun = time.time() - loop.time()
+
+    def now(self) -> float:
+        """The time of day when it was made, and what has passed since."""
+        return self._begun + self._loop.time()
+
+    def after(self, seconds: float, ring: Callable[[], None]) -> None:
+        """Have this called by the loop."""
+        self._loop.call_later(seconds, ring)
+
+
+class Carrier(Protocol):
+    """Brings messages to other nodes; they may get lost."""
+
+    def send(self, to: Address, message: Message) -> None:
+        """Have a message brought to a node."""
+
+
+class Runner:
+    """Runs a node.
+
+    >>> class Silence:
+    ...     def now(self): return 0.0
+    ...     def after(self, seconds, ring): print("an alarm in", seconds)
+    ...     def send(self, to, message): print(message, "to", to)
+    >>> node, given = Node(7), []
+    >>> runner = Runner(node, Silence(), Silence(), given.append)
+    >>> runner.start()
+    >>> runner.call(lambda: (node.send(3, "hello"), node.deliver("item"), node.wake_after(2, "tick")))
+    hello to 3
+    an alarm in 2
+    >>> given
+    ['item']
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        carrier: Carrier,
+        clock: AlarmClock,
+        on_delivery: Callable[[Any], None],
+        on_fault: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self.node = node
+        self.faults = 0
+        """How many messages and alarms the node could not bear."""
+        self._carrier = carrier
+        self._clock = clock
+        self._on_delivery = on_delivery
+        self._on_fault = on_fault
+        self._life = 0
+        self._runs = False
+
+    def start(self) -> None:
+        """Start the node, or start it again with the memory it has."""
+        self._life += 1
+        self._runs = True
+        self._carry_out(self.node.start(self._clock.now()))
+
+    def stop(self) -> None:
+        """Give the node nothing any more: it is as if it had crashed."""
+        self._runs = False
+
+    def receive(self, message: Message, sender: Address) -> None:
+        """Give the node a message."""
+        if self._runs:
+            what = f"{type(message).__name__} from node {sender}"
+            self._bear(what, partial(self.node.receive, message, sender, self._clock.now()))
+
+    def call(self, action: Callable[[], Any]) -> None:
+        """Do what a client asks of the node; what that raises is raised here, after its effects so far."""
+        try:
+            effects = self.node.call(action, self._clock.now())
+        except Exception:
+            self._carry_out(self.node.call(_nothing, self._clock.now()))
+            raise
+        self._carry_out(effects)
+
+    def _ring(self, token: Token, life: int) -> None:
+        if self._runs and life == self._life:
+            self._bear(f"alarm {token.alarm!r}", partial(self.node.wake, token, self._clock.now()))
+
+    def _bear(self, what: str, enter: Callable[[], list[Effect]]) -> None:
+        try:
+            effects = enter()
+        except Exception as error:
+            if self._on_fault is None:
+                raise
+            self.faults += 1
+            self._on_fault(what, error)
+            effects = self.node.call(_nothing, self._clock.now())
+        self._carry_out(effects)
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Send):
+                self._carrier.send(effect.to, effect.message)
+            elif isinstance(effect, Deliver):
+                self._on_delivery(effect.item)
+            else:
+                self._clock.after(effect.after, partial(self._ring, effect.token, self._life))
+
+
+def _nothing() -> None:
+    """No action: calling a node with it takes the effects that an exception left behind."""
