@@ -96,7 +96,7 @@ def _changes(subscriptions: list[Subscription], events: list[Event]) -> list[Res
 
 def _change_rows(count: int, costs: ChangeCosts) -> list[Result]:
     workload = f"changes among {count:,}"
-    checked = "answers from before, when all is undone"
+    checked = "answers from before, amid changes and when all is undone"
     rows = [
         ("add one, median", costs.add * 1e6, "us"),
         ("add one, worst", costs.worst_add * 1e6, "us"),
