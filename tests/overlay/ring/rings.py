@@ -10,7 +10,8 @@ from typing import NamedTuple
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
-from distributary.overlay.ring.fingers import BOTH_WAYS, Rule
+from distributary.overlay.ring.fingers import BOTH_WAYS, FingerRule
+from distributary.overlay.ring.prefix import PrefixRing
 from distributary.overlay.ring.ring import Arrival, Ring, settle
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Network, Simulator
@@ -51,16 +52,19 @@ class RestingRing:
         identifiers: Sequence[Address],
         bits: int,
         *,
-        rule: Rule = BOTH_WAYS,
+        routing: type[Ring] = Ring,
+        rule: FingerRule = BOTH_WAYS,
         network: Network | None = None,
         couriers: bool = False,
     ) -> None:
         self.members = sorted(identifiers)
+        self.circle = Circle(bits)
+        self.routing = routing
         self.world = Simulator(1, network or ConstantLatency(0.1))
         self.rings: dict[Address, Ring] = {}
         self.couriers: dict[Address, Courier] = {}
         for identifier in self.members:
-            ring = self.rings[identifier] = Ring(Node(identifier), Circle(bits), rule=rule)
+            ring = self.rings[identifier] = routing(Node(identifier), self.circle, rule=rule)
             ring.listen(Hello, lambda payload, arrival, ring=ring: self.greet(ring, payload, arrival))
             if couriers:
                 self.couriers[identifier] = Courier(ring.node)
@@ -74,6 +78,11 @@ class RestingRing:
         ring.node.deliver((payload.number, arrival.keys))
 
     def owner(self, key: int) -> Address:
+        if self.routing is PrefixRing:  # the nearest, of two the one before
+            return min(
+                self.members,
+                key=lambda one: (self.circle.distance(one, key), self.circle.clockwise(one, key)),
+            )
         return self.members[bisect_left(self.members, key) % len(self.members)]
 
     def owners(self, start: int, length: int, size: int) -> list[Address]:

@@ -33,7 +33,7 @@ def routed_by_digits(seed: int, count: int, copies: int = 0) -> RingWorld:
     return RingWorld(seed, members, routing=PrefixRing, rule=Prefixes(), couriers=True, copies=copies)
 
 
-def require_traffic_arrives(ring: RingWorld, random: Random, *, segments: bool = True) -> None:
+def require_traffic_arrives(ring: RingWorld, random: Random) -> None:
     """Whatever is sent now reaches exactly those it is meant for, once."""
     ring.world.delivered.clear()
     order = sorted(ring.members)
@@ -45,7 +45,7 @@ def require_traffic_arrives(ring: RingWorld, random: Random, *, segments: bool =
         if number % 3 == 0:
             ring.world.call(sender, lambda r=layer, k=key, n=number: r.route(k, Hello(n)))
             expected.append((number, ring.owner(key)))
-        elif number % 3 == 1 or not segments:
+        elif number % 3 == 1:
             ring.world.call(sender, lambda r=layer, k=keys, n=number: r.multicast(k, Hello(n)))
             expected += [(number, one) for one in keys]
         else:
@@ -67,10 +67,10 @@ def test_after_faults_of_a_kind_all_is_as_before(seed: int) -> None:
 
 @seeds(25)
 def test_after_faults_of_a_kind_a_network_that_routes_by_digits_is_as_before(seed: int) -> None:
-    require_healing(routed_by_digits(seed, 12, copies=2), seed, segments=False)
+    require_healing(routed_by_digits(seed, 12, copies=2), seed)
 
 
-def require_healing(ring: RingWorld, seed: int, *, segments: bool = True) -> None:
+def require_healing(ring: RingWorld, seed: int) -> None:
     """Have faults of one kind happen: once they are over, neighbours, traffic and entries are in order."""
     random = Random(f"{seed}/healing")
     ring.world.run(until=1.0)
@@ -92,7 +92,7 @@ def require_healing(ring: RingWorld, seed: int, *, segments: bool = True) -> Non
     ring.world.run(until=scenario.healed)
     scenario.require_fired(injection)
     ring.rest(90.0)
-    require_traffic_arrives(ring, random, segments=segments)
+    require_traffic_arrives(ring, random)
     contents.rest(ring, entries, 60.0)
 
 
@@ -164,7 +164,7 @@ def test_rings_that_a_long_partition_made_become_one_again(
     assert rings_there_are(ring) > 1
     assert all(is_in_order(one) for one in ring.rings())
     ring.rest(90.0)
-    require_traffic_arrives(ring, Random(f"{seed}/healing"), segments=make is a_ring)
+    require_traffic_arrives(ring, Random(f"{seed}/healing"))
 
 
 @seeds(5)

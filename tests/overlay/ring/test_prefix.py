@@ -13,6 +13,7 @@ from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.prefix import Prefixes, PrefixRing
 from distributary.overlay.ring.ring import settle
+from overlay.ring.rings import Hello, RestingRing
 
 
 def network(members: set[int], bits: int, digit: int = 2) -> dict[int, PrefixRing]:
@@ -51,3 +52,18 @@ def test_paths_have_about_as_many_hops_as_the_number_of_nodes_has_digits(digit: 
     rings = network(set(random.sample(range(1 << 24), 512)), 24, digit)
     hops = [len(path(rings, random.choice(list(rings)), random.randrange(1 << 24))) - 1 for _ in range(300)]
     assert sum(hops) / len(hops) <= math.log2(512) / digit + 1
+
+
+@settings(deadline=None)
+@given(st.integers(2, 7), st.integers(1, 3), st.booleans(), st.data())
+def test_a_segment_multicast_reaches_each_of_its_owners_once(
+    bits: int, digit: int, couriers: bool, data: st.DataObject
+) -> None:
+    size = 1 << bits
+    members = data.draw(st.sets(st.integers(0, size - 1), min_size=1, max_size=14))
+    ring = RestingRing(sorted(members), bits, routing=PrefixRing, rule=Prefixes(digit), couriers=couriers)
+    start, length = data.draw(st.integers(0, size - 1)), data.draw(st.integers(1, size))
+    sender = data.draw(st.sampled_from(ring.members))
+    ring.world.call(sender, lambda: ring.rings[sender].multicast_segment(start, length, Hello(1)))
+    ring.world.run(until=5.0, most=10_000)
+    assert ring.reached() == ring.owners(start, length, size)

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.fingers import Finger
-from distributary.overlay.ring.ring import Ring
+from distributary.overlay.ring.ring import Arrival, Ring, SegmentCast
+from distributary.overlay.ring.segments import holds
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,24 @@ class PrefixRing(Ring):
         self, node: Node, circle: Circle, *, rule: Prefixes = Prefixes(), successor_count: int = 4
     ) -> None:
         super().__init__(node, circle, rule=rule, successor_count=successor_count)
+        self.listen(SegmentCast, self._spread_from_first)
+
+    def multicast_segment(self, start: int, length: int, payload: Message) -> None:
+        """Send a payload once to each owner of a key in [start, start + length).
+
+        The owner of the first key may stand before the segment, where dividing it by identifiers would not
+        look; so the payload is routed to that node, which divides the segment.
+        """
+        if length >= self.circle.size:
+            super().multicast_segment(start, length, payload)
+        else:
+            self.route(start, self.segment_cast(start, length, payload))
+
+    def _spread_from_first(self, message: SegmentCast, arrival: Arrival) -> None:
+        """As the owner of a segment's first key: take the payload, and divide the segment."""
+        if not (holds(self.circle, message.segment, self.identifier) or self.owns(message.segment.last)):
+            self._hand_over(message.payload, message.stamp, None)
+        self._spread(message, self.identifier)
 
     def arc(self) -> tuple[int, int] | None:
         """Where the keys of this node begin and end."""

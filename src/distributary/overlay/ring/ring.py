@@ -161,9 +161,13 @@ class Ring:
 
     def multicast_segment(self, start: int, length: int, payload: Message) -> None:
         """Send a payload once to each owner of a key in [start, start + length)."""
+        self._spread(self.segment_cast(start, length, payload), self.identifier)
+
+    def segment_cast(self, start: int, length: int, payload: Message) -> SegmentCast:
+        """A payload of this node for [start, start + length), not divided yet."""
         segment = RingSegment(start, self.circle.add(start, length - 1))
         whole = length >= self.circle.size
-        self._spread(SegmentCast(segment, not whole, segment, payload, self._stamp()), self.identifier)
+        return SegmentCast(segment, not whole, segment, payload, self._stamp())
 
     def owns(self, key: int) -> bool:
         """Whether a key is this node's own, as far as it knows: whoever is no member owns nothing."""
