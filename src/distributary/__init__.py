@@ -16,7 +16,7 @@ docs/architecture.md shows the rooms and the way of an event through them. From 
 - `matching`, `store`, `flow`: indexes; subscriptions that change; stream queries
 - `spark`: all of these on Spark
 - `overlay`, `plan`, `systems`, `sim`: networks of brokers: protocols, planning, systems, simulation
-- `live`: the same networks on real sockets
+- `live`, `client`: the same networks on real sockets; publishing to them and subscribing at them
 - `workloads`: data to try things with
 - `cli`: the command
 """

@@ -15,11 +15,13 @@ import pytest
 import trustme
 
 from distributary.errors import DistributaryError
+from distributary.live import connection
 from distributary.live import links as links_module
 from distributary.live.codec import encode
+from distributary.live.connection import Limits
 from distributary.live.frames import frame
 from distributary.live.greeting import Endpoint, Greeting
-from distributary.live.links import Limits, Links
+from distributary.live.links import Links
 from distributary.live.security import TlsFiles
 from distributary.overlay.courier import Ack
 from live.loops import alone, until
@@ -201,7 +203,7 @@ async def test_hostile_bytes_end_their_own_connection_only() -> None:
 
 @alone
 async def test_whoever_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "PATIENCE", 0.2)
+    monkeypatch.setattr(connection, "PATIENCE", 0.2)
     async with sites(2) as (two,):
         reader, writer = await asyncio.open_connection(*two.links.endpoint)
         assert await reader.read() == b""
@@ -305,9 +307,9 @@ async def test_with_certificates_of_one_authority_nodes_talk_over_tls(tmp_path: 
     await one.links.meet(Endpoint("127.0.0.1", two.links.endpoint.port))
     one.links.send(2, Ack(0.0, 1))
     await until(lambda: two.came == [(Ack(0.0, 1), 1)])
-    connection = one.links._peers[2].connection
-    assert connection is not None
-    assert connection._transport.get_extra_info("ssl_object").version() == "TLSv1.3"
+    over = one.links._peers[2].connection
+    assert over is not None
+    assert over._transport.get_extra_info("ssl_object").version() == "TLSv1.3"
     await one.links.close()
     await two.links.close()
 

@@ -7,6 +7,8 @@ Modules, in reading order:
 - `frames`: messages in a stream of bytes.
 - `greeting`: what nodes tell each other first, and who is refused.
 - `security`: certificates, and what needs them.
+- `client_messages`, `clients`: what clients say, and how a broker serves them.
+- `connection`: one connection, from its greeting to its end.
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
 - `runner`: drives one node, by any clock and any network.
 - `broker`: a broker of any system, on links.

@@ -10,6 +10,8 @@ Rules:
 - The first broker of a network has no contacts: it founds the network. All others name endpoints of some that
   are up, and join through whoever answers first.
 - A node's address is made from its name, so a broker that comes back is known as the one that it was.
+- Clients connect where other nodes do (`clients`). What is for none of them goes to `on_delivery`, for
+  whoever subscribes in this process.
 - Every broker is robust: couriers, upkeep, copies, refresh. How many nodes there may be is said once, as some
   systems divide their work by it.
 """
@@ -22,8 +24,10 @@ from hashlib import sha256
 from typing import Any
 
 from distributary.errors import DistributaryError
+from distributary.live.clients import ClientRoom
+from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
-from distributary.live.links import Limits, Links
+from distributary.live.links import Links
 from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
 from distributary.model import Delivery, Event, Subscription, SubscriptionKey
@@ -72,11 +76,12 @@ class LiveBroker:
             chosen=read_options(system_name, self._system.options, chosen or {}),
         )
         self._contacts = tuple(contacts)
-        self._on_delivery = on_delivery or (lambda delivery: None)
+        self._on_delivery = on_delivery
         self._notice = on_notice or (lambda notice: None)
         self.links = Links(
             self.address, network, self._receive, tls=tls, limits=limits, on_notice=self._notice
         )
+        self.clients = self.links.clients = ClientRoom(network, self)
         self.broker: Broker | None = None
         self._runner: Runner | None = None
 
@@ -99,12 +104,13 @@ class LiveBroker:
             assembly.settle([broker])
         self.broker = broker
         clock = LoopClock(asyncio.get_running_loop())
-        self._runner = Runner(broker.node, self.links, clock, self._on_delivery, self._fault)
+        self._runner = Runner(broker.node, self.links, clock, self._deliver, self._fault)
         self._runner.start()
         return endpoint
 
     async def stop(self) -> None:
         """Stop at once, as if the process had ended."""
+        self.clients.close("the broker stops")
         if self._runner is not None:
             self._runner.stop()
         await self.links.close()
@@ -140,7 +146,16 @@ class LiveBroker:
         broker, runner = self._running()
         runner.call(lambda: broker.publish(event))
 
+    @property
+    def congested(self) -> bool:
+        """Whether publishers should wait: a link cannot take more."""
+        return self.links.congested
+
     # Inside.
+
+    def _deliver(self, delivery: Delivery) -> None:
+        if not self.clients.deliver(delivery) and self._on_delivery is not None:
+            self._on_delivery(delivery)
 
     async def _meet(self) -> list[Address]:
         """The addresses of the contacts that answer."""

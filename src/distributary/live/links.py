@@ -12,7 +12,7 @@ Rules:
 - Where a node listens is learned from its greeting, from `introduce`, or by asking those that are linked;
   what is sent to a node that is nowhere yet is kept for a while.
 - A link on which nothing was sent for `Limits.beat` seconds carries a beat; one on which nothing came for
-  `SILENCE` of these is closed.
+  `connection.SILENCE` of these is closed.
 - Beyond loopback nothing listens and nothing is connected to without TLS 1.3, certificates on both sides
   (`TlsFiles`).
 - Bytes that are no message end the link, with a reason, and nothing else.
@@ -21,54 +21,34 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.live.codec import MAX_BYTES, CodecError, decode, encode
-from distributary.live.frames import FrameReader, frame
+from distributary.live.clients import ClientRoom
+from distributary.live.codec import encode
+from distributary.live.connection import Connection, Limits
+from distributary.live.frames import frame
 from distributary.live.greeting import (
-    MAX_GREETING,
     PATIENCE,
     Endpoint,
     EndpointReply,
     EndpointRequest,
     Greeting,
-    GreetingRefusal,
     LinkBeat,
     greeting,
-    refusal,
 )
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.overlay.node import Address, Message
 
-SILENCE = 3
-"""A link is given up when so many beats were missed."""
 OVERLAP = 1.0
 """Seconds until a connection ends in whose place there is another: what was sent on it arrives meanwhile."""
 
 OnMessage = Callable[[Message, Address], None]
-OnNotice = Callable[[str], None]
-
-
-class Limits(NamedTuple):
-    """How much links keep, and how long they wait."""
-
-    queued: int = 32 << 20
-    """Bytes of a link that could not be written yet."""
-    lost: int = 1_000
-    """Messages to a node whose place is not known yet."""
-    beat: float = 2.0
-    """Seconds without a message after which a link carries a beat."""
-    first_pause: float = 0.1
-    """Seconds until a broken link is made again; doubles with every failure."""
-    longest_pause: float = 10.0
 
 
 class Links:
@@ -82,7 +62,7 @@ class Links:
         *,
         tls: TlsFiles | None = None,
         limits: Limits | None = None,
-        on_notice: OnNotice | None = None,
+        on_notice: Callable[[str], None] | None = None,
         seed: int = 0,
     ) -> None:
         self.address = address
@@ -94,11 +74,14 @@ class Links:
         self._network = network
         self._tls = tls
         self._on_message = on_message
-        self._on_notice = on_notice or (lambda notice: None)
+        self.notice = on_notice or (lambda notice: None)
+        self.clients: ClientRoom | None = None
+        """Where clients are let in; None where only nodes are."""
         self._random = Random(f"{seed}:{address}")
         self._server: asyncio.Server | None = None
         self._peers: dict[Address, _Peer] = {}
-        self._strangers: set[_Connection] = set()
+        self._strangers: set[Connection] = set()
+        self._lines: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -108,7 +91,7 @@ class Links:
         context = self._tls.context(ssl.Purpose.CLIENT_AUTH) if self._tls else None
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(partial(_Connection, self), host, port, ssl=context)
+            self._server = await loop.create_server(partial(Connection, self), host, port, ssl=context)
         except OSError as error:
             raise DistributaryError(f"cannot listen at {Endpoint(host, port)}: {error.strerror}") from error
         self.endpoint = Endpoint(host, self._server.sockets[0].getsockname()[1])
@@ -157,14 +140,31 @@ class Links:
             self._server.close()
         for task in list(self._tasks):
             task.cancel()
-        for connection in [*self._strangers, *(peer.connection for peer in self._peers.values())]:
+        for connection in [
+            *self._strangers,
+            *self._lines,
+            *(peer.connection for peer in self._peers.values()),
+        ]:
             if connection is not None:
                 connection.close("this node stops")
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
 
-    # What peers and connections need.
+    # What connections call.
+
+    def own_greeting(self) -> Greeting:
+        """What this node says first."""
+        return greeting(self._network, self.address, self.endpoint)
+
+    def came(self, connection: Connection) -> None:
+        """A connection was made, and it is not known yet with whom."""
+        self._strangers.add(connection)
+
+    def admitted(self, connection: Connection) -> None:
+        """A connection is a client's."""
+        self._strangers.discard(connection)
+        self._lines.add(connection)
 
     def _peer(self, address: Address) -> _Peer:
         found = self._peers.get(address)
@@ -182,11 +182,11 @@ class Links:
                 f"cannot {what} {host} without TLS: give certificate, key and authority, or use 127.0.0.1"
             )
 
-    async def _connect(self, endpoint: Endpoint) -> _Connection:
+    async def _connect(self, endpoint: Endpoint) -> Connection:
         self._require_safe(endpoint.host, "connect to")
         context = self._tls.context(ssl.Purpose.SERVER_AUTH) if self._tls else None
         loop = asyncio.get_running_loop()
-        made = partial(_Connection, self, connects=True)
+        made = partial(Connection, self, connects=True)
         try:
             connecting = loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
             _, connection = await asyncio.wait_for(connecting, PATIENCE)
@@ -200,7 +200,7 @@ class Links:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _greeted(self, connection: _Connection, theirs: Greeting) -> None:
+    def greeted(self, connection: Connection, theirs: Greeting) -> None:
         """Take a connection whose other side is known now."""
         self._strangers.discard(connection)
         peer = self._peer(theirs.address)
@@ -209,17 +209,20 @@ class Links:
         self.counts["made"] += 1
         peer.take(connection)
 
-    def _lost(self, connection: _Connection, reason: str) -> None:
+    def lost(self, connection: Connection, reason: str) -> None:
+        """A connection has ended."""
         self._strangers.discard(connection)
+        self._lines.discard(connection)
         theirs = connection.theirs
         if theirs is not None and (peer := self._peers.get(theirs.address)) is not None:
             in_use = peer.connection is connection
             peer.lose(connection)
             if in_use and not self._closed:
                 self.counts["broken"] += 1
-                self._on_notice(f"the link to node {theirs.address} broke: {reason}")
+                self.notice(f"the link to node {theirs.address} broke: {reason}")
 
-    def _received(self, message: Message, sender: Address) -> None:
+    def received(self, message: Message, sender: Address) -> None:
+        """A message of a node that was greeted has come."""
         if isinstance(message, EndpointRequest):
             known = self._peers.get(message.address)
             if known is not None and known.endpoint is not None:
@@ -244,7 +247,7 @@ class _Peer:
     links: Links
     address: Address
     endpoint: Endpoint | None = None
-    connection: _Connection | None = None
+    connection: Connection | None = None
     queued: int = 0
     """Bytes that wait to be written."""
     _waiting: list[bytes] = field(default_factory=list)
@@ -291,7 +294,7 @@ class _Peer:
         self._waiting.clear()
         self.queued = 0
 
-    def take(self, connection: _Connection) -> None:
+    def take(self, connection: Connection) -> None:
         """Send on this connection from now on, unless there is one that both sides prefer."""
         before = self.connection
         if before is not None and before.connects != connection.connects and self._prefers(before):
@@ -301,11 +304,11 @@ class _Peer:
         self.connection = connection
         self.flush()
 
-    def _prefers(self, connection: _Connection) -> bool:
+    def _prefers(self, connection: Connection) -> bool:
         """Whether the lower address made it."""
         return connection.connects == (self.links.address < self.address)
 
-    def lose(self, connection: _Connection) -> None:
+    def lose(self, connection: Connection) -> None:
         """Send on this connection no more."""
         if self.connection is connection:
             self.connection = None
@@ -338,144 +341,6 @@ class _Peer:
         """Drop what waits: the node has been out of reach for long."""
         if self._waiting:
             self.links.counts["dropped"] += len(self._waiting)
-            self.links._on_notice(f"node {self.address} is out of reach: {reason}")
+            self.links.notice(f"node {self.address} is out of reach: {reason}")
         self._waiting.clear()
         self.queued = 0
-
-
-class _Connection(asyncio.Protocol):
-    """One TCP connection, from its greeting on."""
-
-    def __init__(self, links: Links, connects: bool = False) -> None:
-        self.connects = connects
-        """Whether this side made it."""
-        self.theirs: Greeting | None = None
-        """The greeting of the other side, once it was accepted."""
-        loop = asyncio.get_running_loop()
-        self.greeted: asyncio.Future[Greeting] = loop.create_future()
-        self.greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
-        self._loop = loop
-        self._links = links
-        self._frames = FrameReader(MAX_GREETING)
-        self._reason = "the other side closed it"
-        self._heard = self._spoke = loop.time()
-
-    # What asyncio calls.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        made = transport.get_extra_info("socket")
-        if made is not None:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._links._strangers.add(self)
-        self._loop.call_later(PATIENCE, self._check_greeted)
-        if self.connects:
-            self._say(self._own_greeting())
-
-    def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
-        try:
-            for each in self._frames.read(data):
-                if self._transport.is_closing():
-                    return
-                self._take(decode(each), len(each))
-        except CodecError as error:
-            self._links.counts["refused"] += 1
-            self._links._on_notice(f"bytes that are no message, from {self._whom()}: {error}")
-            self.close(f"bytes that are no message: {error}")
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if error is not None:
-            self._reason = str(error) or type(error).__name__
-        if not self.greeted.done():
-            self.greeted.set_exception(DistributaryError(f"{self._whom()}: {self._reason}"))
-        self._links._lost(self, self._reason)
-
-    # What peers and links call.
-
-    @property
-    def unwritten(self) -> int:
-        """Bytes that the other side has not taken yet."""
-        return self._transport.get_write_buffer_size()
-
-    def write(self, data: bytes) -> None:
-        self._spoke = self._loop.time()
-        self._transport.write(data)
-
-    def close(self, reason: str) -> None:
-        """End it after what was written."""
-        self._reason = reason
-        self._transport.close()
-
-    def abort(self, reason: str) -> None:
-        """End it at once."""
-        self._reason = reason
-        self._transport.abort()
-
-    # Greeting.
-
-    def _take(self, message: Message, length: int) -> None:
-        if self.theirs is None:
-            self._greet(message)
-            return
-        counts = self._links.counts
-        counts["received"] += 1
-        counts["bytes received"] += length
-        self._links._received(message, self.theirs.address)
-
-    def _greet(self, message: Message) -> None:
-        if isinstance(message, GreetingRefusal):
-            self._refused(message.reason)
-        elif not isinstance(message, Greeting):
-            raise CodecError(f"a {type(message).__name__} before any greeting")
-        elif (reason := refusal(self._own_greeting(), message)) is not None:
-            self._say(GreetingRefusal(reason))
-            self._refused(reason)
-        else:
-            self._accept(message)
-
-    def _accept(self, theirs: Greeting) -> None:
-        if not self.connects:
-            self._say(self._own_greeting())
-        self.theirs = theirs
-        self._frames.most = MAX_BYTES
-        self.greeted.set_result(theirs)
-        self._links._greeted(self, theirs)
-        self._beat()
-
-    def _refused(self, reason: str) -> None:
-        self._links.counts["refused"] += 1
-        self._links._on_notice(f"refused: {self._whom()}: {reason}")
-        if not self.greeted.done():
-            self.greeted.set_exception(DistributaryError(f"{self._whom()} refuses: {reason}"))
-        self.close(reason)
-
-    def _own_greeting(self) -> Greeting:
-        return greeting(self._links._network, self._links.address, self._links.endpoint)
-
-    def _check_greeted(self) -> None:
-        if self.theirs is None and not self._transport.is_closing():
-            self.abort("no greeting came")
-
-    # Beats.
-
-    def _beat(self) -> None:
-        if self._transport.is_closing():
-            return
-        now, beat = self._loop.time(), self._links.limits.beat
-        if now - self._heard > SILENCE * beat:
-            self.abort("nothing was heard for long")
-            return
-        if now - self._spoke >= beat / 2:
-            self._say(LinkBeat())
-        self._loop.call_later(beat / 2, self._beat)
-
-    def _say(self, message: Message) -> None:
-        self.write(frame(encode(message)))
-
-    def _whom(self) -> str:
-        if self.theirs is not None:
-            return f"node {self.theirs.address}"
-        place = self._transport.get_extra_info("peername")
-        return str(Endpoint(*place[:2])) if place else "a stranger"

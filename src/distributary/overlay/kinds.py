@@ -311,6 +311,16 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "EndpointRequest": 304,
         "EndpointReply": 305,
     },
+    "live.client_messages": {
+        "ClientGreeting": 310,
+        "ClientWelcome": 311,
+        "ClientEvents": 312,
+        "ClientSubscribe": 313,
+        "ClientUnsubscribe": 314,
+        "ClientAnswer": 315,
+        "ClientDelivery": 316,
+        "ClientFarewell": 317,
+    },
 }
 
 NUMBERS = {

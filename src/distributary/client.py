@@ -1,0 +1,348 @@
+"""Publish to brokers of a network, and subscribe at them.
+
+    async with connect("127.0.0.1:7000", name="ann") as client:
+        await client.publish(Event("e1", "quotes/OTE", {"price": 8.4}))
+        async for event in client.subscribe(topic="quotes/*", where="price > 8"):
+            print(event)
+
+Rules:
+
+- `publish` returns when the broker has passed the events on. What it refuses (a document that cannot be read)
+  is raised as a `RefusedError` after all others have been published.
+- When the connection breaks, the client connects again, to the next of its endpoints, after a pause that
+  doubles and has some chance in it; it subscribes again, and sends again what was not answered. An event
+  keeps its source and id, so nobody gets it twice.
+- A subscription lasts as long as the connection: what is published while there is none is missed. How often
+  that may have happened is `Client.gaps`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from random import Random
+from ssl import Purpose
+from types import TracebackType
+from typing import Any
+from uuid import uuid4
+
+from distributary.errors import DistributaryError
+from distributary.live import client_messages as messages
+from distributary.live.codec import VERSION, CodecError, decode, encode
+from distributary.live.frames import FrameReader, frame
+from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat
+from distributary.live.security import TlsFiles, is_loopback
+from distributary.model import Event, Subscription
+
+NETWORK = "distributary"
+"""The name of a network that nobody named."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+PATIENCE = 5.0
+"""Seconds in which a broker must have answered a greeting."""
+BEAT = 1.0
+SILENCE = 10.0
+"""Seconds without a word after which a connection is given up."""
+WINDOW = 64
+"""Requests that may be unanswered."""
+BATCH = 256
+"""Events of one request, at most."""
+
+
+class RefusedError(DistributaryError):
+    """The broker refused something: `refused` has, for events, each with the reason."""
+
+    def __init__(self, reason: str, refused: Sequence[tuple[Event, str]] = ()) -> None:
+        super().__init__(reason)
+        self.refused = tuple(refused)
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Read HOST:PORT.
+
+    >>> parse_endpoint("127.0.0.1:7000"), parse_endpoint("[::1]:7000").host
+    (Endpoint(host='127.0.0.1', port=7000), '::1')
+    >>> parse_endpoint("here")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: an endpoint is HOST:PORT, such as 127.0.0.1:7000, not 'here'
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not colon or not (port.isascii() and port.isdecimal() and 0 <= int(port) < 65_536):
+        raise DistributaryError(f"an endpoint is HOST:PORT, such as 127.0.0.1:7000, not {text!r}")
+    return Endpoint(host, int(port))
+
+
+def connect(
+    *endpoints: str | Endpoint,
+    name: str | None = None,
+    network: str = NETWORK,
+    tls: TlsFiles | None = None,
+    lasting: bool = True,
+) -> Client:
+    """A client of these brokers, the first that answers; use it with `async with`.
+
+    Without a name it gets one of its own. Unless it is `lasting`, it does not connect again.
+    """
+    if not endpoints:
+        raise DistributaryError("name at least one endpoint of a broker, such as 127.0.0.1:7000")
+    places = [parse_endpoint(each) if isinstance(each, str) else each for each in endpoints]
+    for place in places:
+        if tls is None and not is_loopback(place.host):
+            raise DistributaryError(
+                f"cannot connect to {place.host} without TLS: give certificate, key and authority"
+            )
+    return Client(places, name or f"client-{uuid4().hex[:12]}", network, tls, lasting)
+
+
+class Client:
+    """A connection to a network, through one broker at a time."""
+
+    def __init__(
+        self, endpoints: Sequence[Endpoint], name: str, network: str, tls: TlsFiles | None, lasting: bool
+    ) -> None:
+        self.name = name
+        self.broker: str | None = None
+        """The broker it is connected to; None while it is not."""
+        self.gaps = 0
+        """How often the connection broke while there was a subscription."""
+        self._endpoints = list(endpoints)
+        self._network = network
+        self._tls = tls
+        self._lasting = lasting
+        self._random = Random()
+        self._numbers = 0
+        self._unanswered: dict[int, tuple[Any, asyncio.Future[messages.ClientAnswer]]] = {}
+        self._room = asyncio.Semaphore(WINDOW)
+        self._subscriptions: dict[str, tuple[Subscription, asyncio.Queue[Event | Exception]]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: DistributaryError | None = None
+
+    async def __aenter__(self) -> Client:
+        await self._connect_somewhere(tries=1)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; what was not answered is not waited for."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._fail(DistributaryError("the client was closed"))
+        await self._hang_up()
+
+    async def publish(self, *events: Event) -> None:
+        """Publish events, in this order; returns when the broker has passed all of them on."""
+        asked = []
+        for start in range(0, len(events), BATCH):
+            batch = events[start : start + BATCH]
+            asked.append((batch, await self._ask(lambda number, b=batch: messages.ClientEvents(number, b))))
+        refused = [
+            (batch[place], reason) for batch, answer in asked for place, reason in (await answer).refused
+        ]
+        if refused:
+            event, reason = refused[0]
+            more = f", and {len(refused) - 1} others" if len(refused) > 1 else ""
+            raise RefusedError(f"event {event.key} was refused: {reason}{more}", refused)
+
+    @asynccontextmanager
+    async def subscribed(
+        self,
+        *,
+        id: str | None = None,
+        topic: str | None = None,
+        where: str | None = None,
+        path: str | None = None,
+        change: Mapping[str, float] | None = None,
+    ) -> AsyncIterator[AsyncIterator[Event]]:
+        """Subscribe for as long as the context lasts; gives the events. RefusedError when it is refused."""
+        subscription = Subscription(
+            id or uuid4().hex[:12], self.name, topic=topic, where=where, path=path, change=change
+        )
+        if subscription.id in self._subscriptions:
+            raise DistributaryError(f"there is a subscription {subscription.id!r} already")
+        queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._subscriptions[subscription.id] = (subscription, queue)
+        try:
+            answer = await self._ask(lambda number: messages.ClientSubscribe(number, subscription))
+            for _, reason in (await answer).refused:
+                raise RefusedError(reason)
+            yield _each(queue)
+        finally:
+            del self._subscriptions[subscription.id]
+            if self._writer is not None and self._failure is None:
+                await self._ask(lambda number: messages.ClientUnsubscribe(number, subscription.id))
+
+    async def subscribe(self, **filters: Any) -> AsyncIterator[Event]:
+        """The events of a subscription, as they come; it ends when the iteration does."""
+        async with self.subscribed(**filters) as events:
+            async for event in events:
+                yield event
+
+    # The connection.
+
+    async def _connect_somewhere(self, tries: int | None = None) -> None:
+        """Connect to the next endpoint that answers; all are tried, so many times over."""
+        pause, tried = FIRST_PAUSE, 0
+        while True:
+            reasons = []
+            for _ in range(len(self._endpoints)):
+                endpoint = self._endpoints[0]
+                try:
+                    await self._connect(endpoint)
+                    return
+                except RefusedError:
+                    raise
+                except DistributaryError as error:
+                    reasons.append(str(error))
+                    self._endpoints.append(self._endpoints.pop(0))
+            tried += 1
+            if tries is not None and tried >= tries:
+                raise DistributaryError("; ".join(reasons))
+            await asyncio.sleep(pause * (0.5 + self._random.random()))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _connect(self, endpoint: Endpoint) -> None:
+        context = self._tls.context(Purpose.SERVER_AUTH) if self._tls else None
+        try:
+            opening = asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
+            reader, writer = await asyncio.wait_for(opening, PATIENCE)
+        except (TimeoutError, OSError) as error:
+            reason = "it did not answer" if isinstance(error, TimeoutError) else error
+            raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
+        frames = FrameReader()
+        writer.write(frame(encode(messages.ClientGreeting(VERSION, VERSION, self._network, self.name))))
+        try:
+            first = await asyncio.wait_for(_messages(reader, frames), PATIENCE)
+        except (TimeoutError, OSError, CodecError) as error:
+            writer.close()
+            raise DistributaryError(f"{endpoint} is no broker: {error or 'it did not answer'}") from error
+        match first[:1]:
+            case [messages.ClientWelcome(_, broker)]:
+                self.broker = broker
+            case [GreetingRefusal(reason)]:
+                writer.close()
+                raise RefusedError(f"{endpoint} refuses: {reason}")
+            case _:
+                writer.close()
+                raise DistributaryError(f"{endpoint} closed the connection before a word")
+        self._writer = writer
+        for subscription, _ in self._subscriptions.values():
+            writer.write(frame(encode(messages.ClientSubscribe(0, subscription))))
+        for message, _ in self._unanswered.values():
+            writer.write(frame(encode(message)))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._live(reader, frames, first[1:]))
+        else:
+            self._reading = (reader, frames, first[1:])
+
+    async def _live(self, reader: asyncio.StreamReader, frames: FrameReader, came: list[Any]) -> None:
+        """Read what comes, and connect again whenever the connection ends."""
+        while True:
+            beats = asyncio.get_running_loop().create_task(self._beat())
+            try:
+                reason = await self._read(reader, frames, came)
+            finally:
+                beats.cancel()
+                await self._hang_up()
+            if self._subscriptions:
+                self.gaps += 1
+            try:
+                if not self._lasting:
+                    raise DistributaryError(f"the connection ended: {reason}")
+                await self._connect_somewhere()
+            except DistributaryError as error:
+                self._fail(error)
+                return
+            reader, frames, came = self._reading
+
+    async def _read(self, reader: asyncio.StreamReader, frames: FrameReader, came: list[Any]) -> str:
+        """Take what comes until the connection ends; why it did."""
+        try:
+            while True:
+                for message in came:
+                    if isinstance(message, messages.ClientFarewell):
+                        return message.reason
+                    self._take(message)
+                came = await asyncio.wait_for(_messages(reader, frames), SILENCE)
+                if not came:
+                    return "the broker closed it"
+        except (TimeoutError, OSError, CodecError) as error:
+            return str(error) or "nothing was heard for long"
+
+    def _take(self, message: Any) -> None:
+        if isinstance(message, messages.ClientAnswer):
+            _, answer = self._unanswered.pop(message.number, (None, None))
+            if answer is not None and not answer.done():
+                self._room.release()
+                answer.set_result(message)
+        elif isinstance(message, messages.ClientDelivery):
+            for id in message.subscriptions:
+                if id in self._subscriptions:
+                    self._subscriptions[id][1].put_nowait(message.event)
+        elif not isinstance(message, LinkBeat):
+            raise CodecError(f"a {type(message).__name__} from a broker")
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT)
+            if self._writer is not None:
+                self._writer.write(frame(encode(LinkBeat())))
+
+    async def _ask(self, make: Any) -> asyncio.Future[messages.ClientAnswer]:
+        """Send a request; gives what will be its answer. Waits while too many are unanswered."""
+        await self._room.acquire()
+        if self._failure is not None:
+            raise self._failure
+        self._numbers += 1
+        message = make(self._numbers)
+        answer: asyncio.Future[messages.ClientAnswer] = asyncio.get_running_loop().create_future()
+        self._unanswered[self._numbers] = (message, answer)
+        if self._writer is not None:
+            self._writer.write(frame(encode(message)))
+            with suppress(OSError):
+                await self._writer.drain()
+        return answer
+
+    async def _hang_up(self) -> None:
+        writer, self._writer, self.broker = self._writer, None, None
+        if writer is not None:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def _fail(self, error: DistributaryError) -> None:
+        """Tell everybody who waits that there is nothing to wait for any more."""
+        self._failure = self._failure or error
+        for _, answer in self._unanswered.values():
+            if not answer.done():
+                answer.set_exception(error)
+                answer.exception()
+                self._room.release()
+        self._unanswered.clear()
+        for _, queue in self._subscriptions.values():
+            queue.put_nowait(error)
+
+
+async def _messages(reader: asyncio.StreamReader, frames: FrameReader) -> list[Any]:
+    """The messages that come next; none when the connection has ended."""
+    while data := await reader.read(1 << 16):
+        found = [decode(each) for each in frames.read(data)]
+        if found:
+            return found
+    return []
+
+
+async def _each(queue: asyncio.Queue[Event | Exception]) -> AsyncIterator[Event]:
+    while True:
+        item = await queue.get()
+        if isinstance(item, Exception):
+            raise item
+        yield item

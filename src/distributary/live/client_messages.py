@@ -1,0 +1,72 @@
+"""What clients and brokers say to each other, over the same frames as nodes do.
+
+A client speaks first (`ClientGreeting`), and is welcomed or refused. Every request has a number, and is
+answered by one answer with that number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from distributary.model import Event, Subscription
+
+
+class ClientGreeting(NamedTuple):
+    """The first message of a client."""
+
+    oldest: int
+    """The oldest version of the protocol that it speaks."""
+    newest: int
+    network: str
+    client: str
+    """Its name: the subscriber of what it subscribes to."""
+
+
+class ClientWelcome(NamedTuple):
+    """The client is let in."""
+
+    network: str
+    broker: str
+    """The name of the node."""
+
+
+class ClientEvents(NamedTuple):
+    """Publish these, in this order."""
+
+    number: int
+    events: tuple[Event, ...]
+
+
+class ClientSubscribe(NamedTuple):
+    """Register a subscription, for as long as the connection lasts."""
+
+    number: int
+    subscription: Subscription
+
+
+class ClientUnsubscribe(NamedTuple):
+    """Forget a subscription."""
+
+    number: int
+    id: str
+
+
+class ClientAnswer(NamedTuple):
+    """What was asked is done, but for what is refused."""
+
+    number: int
+    refused: tuple[tuple[int, str], ...] = ()
+    """Of events their place in the request, from 0, and why; of anything else place 0."""
+
+
+class ClientDelivery(NamedTuple):
+    """An event for the client, and which of its subscriptions want it."""
+
+    event: Event
+    subscriptions: tuple[str, ...]
+
+
+class ClientFarewell(NamedTuple):
+    """The broker ends the connection, and why."""
+
+    reason: str

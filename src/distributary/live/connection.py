@@ -1,0 +1,242 @@
+"""A connection of a node, from its greeting to its end: to another node, or to a client.
+
+Its owner (`links`) decides what becomes of it. Here is what every connection has: frames, greeting, beats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from typing import NamedTuple, Protocol
+
+from distributary.errors import DistributaryError
+from distributary.live.client_messages import ClientGreeting
+from distributary.live.clients import ClientLine, ClientRoom
+from distributary.live.codec import MAX_BYTES, CodecError, decode, encode
+from distributary.live.frames import FrameReader, frame
+from distributary.live.greeting import (
+    MAX_GREETING,
+    PATIENCE,
+    Endpoint,
+    Greeting,
+    GreetingRefusal,
+    LinkBeat,
+    refusal,
+)
+from distributary.overlay.node import Address, Message
+
+SILENCE = 3
+"""A link is given up when so many beats were missed."""
+
+
+class Limits(NamedTuple):
+    """How much links keep, and how long they wait."""
+
+    queued: int = 32 << 20
+    """Bytes of a link that could not be written yet."""
+    lost: int = 1_000
+    """Messages to a node whose place is not known yet."""
+    beat: float = 2.0
+    """Seconds without a message after which a link carries a beat."""
+    first_pause: float = 0.1
+    """Seconds until a broken link is made again; doubles with every failure."""
+    longest_pause: float = 10.0
+
+
+class ConnectionOwner(Protocol):
+    """The node that a connection belongs to."""
+
+    limits: Limits
+    counts: Counter[str]
+    clients: ClientRoom | None
+
+    def own_greeting(self) -> Greeting:
+        """What this node says first."""
+
+    def came(self, connection: Connection) -> None:
+        """A connection was made, and it is not known yet with whom."""
+
+    def admitted(self, connection: Connection) -> None:
+        """A connection is a client's."""
+
+    def greeted(self, connection: Connection, theirs: Greeting) -> None:
+        """A connection is another node's."""
+
+    def received(self, message: Message, sender: Address) -> None:
+        """A message of a node that was greeted has come."""
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        """A connection has ended."""
+
+    def notice(self, notice: str) -> None:
+        """Something that whoever runs the node should read."""
+
+
+class Connection(asyncio.Protocol):
+    """One TCP connection, from its greeting on."""
+
+    def __init__(self, owner: ConnectionOwner, connects: bool = False) -> None:
+        self.connects = connects
+        """Whether this side made it."""
+        self.theirs: Greeting | None = None
+        """The greeting of the other side, once it was accepted."""
+        loop = asyncio.get_running_loop()
+        self.greeted: asyncio.Future[Greeting] = loop.create_future()
+        self.greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._loop = loop
+        self._owner = owner
+        self._frames = FrameReader(MAX_GREETING)
+        self._client: ClientLine | None = None
+        self._reason = "the other side closed it"
+        self._heard = self._spoke = loop.time()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """There is a connection: whoever made it greets."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        made = transport.get_extra_info("socket")
+        if made is not None:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._owner.came(self)
+        self._loop.call_later(PATIENCE, self._check_greeted)
+        if self.connects:
+            self._say(self._owner.own_greeting())
+
+    def data_received(self, data: bytes) -> None:
+        """Take the messages that are complete with these bytes."""
+        self._heard = self._loop.time()
+        try:
+            for each in self._frames.read(data):
+                if self._transport.is_closing():
+                    return
+                self._take(decode(each), len(each))
+        except CodecError as error:
+            self._owner.counts["refused"] += 1
+            self._owner.notice(f"bytes that are no message, from {self._whom()}: {error}")
+            self.close(f"bytes that are no message: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It has ended."""
+        if error is not None:
+            self._reason = str(error) or type(error).__name__
+        if not self.greeted.done():
+            self.greeted.set_exception(DistributaryError(f"{self._whom()}: {self._reason}"))
+        if self._client is not None:
+            self._client.left()
+        self._owner.lost(self, self._reason)
+
+    # What peers and links call.
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that the other side has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Have bytes sent."""
+        self._spoke = self._loop.time()
+        self._transport.write(data)
+
+    def close(self, reason: str) -> None:
+        """End it after what was written."""
+        self._reason = reason
+        self._transport.close()
+
+    def pause(self) -> None:
+        """Read nothing for now."""
+        self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if not self._transport.is_closing():
+            self._heard = self._loop.time()
+            self._transport.resume_reading()
+
+    def abort(self, reason: str) -> None:
+        """End it at once."""
+        self._reason = reason
+        self._transport.abort()
+
+    # Greeting.
+
+    def _take(self, message: Message, length: int) -> None:
+        if self._client is not None:
+            if not isinstance(message, LinkBeat):
+                self._client.receive(message)
+            return
+        if self.theirs is None:
+            self._greet(message)
+            return
+        counts = self._owner.counts
+        counts["received"] += 1
+        counts["bytes received"] += length
+        self._owner.received(message, self.theirs.address)
+
+    def _greet(self, message: Message) -> None:
+        if isinstance(message, GreetingRefusal):
+            self._refused(message.reason)
+        elif isinstance(message, ClientGreeting) and (room := self._owner.clients) is not None:
+            self._admit(message, room)
+        elif not isinstance(message, Greeting):
+            raise CodecError(f"a {type(message).__name__} before any greeting")
+        elif (reason := refusal(self._owner.own_greeting(), message)) is not None:
+            self._say(GreetingRefusal(reason))
+            self._refused(reason)
+        else:
+            self._accept(message)
+
+    def _admit(self, message: ClientGreeting, room: ClientRoom) -> None:
+        reason = room.refusal(message)
+        if reason is not None:
+            self._say(GreetingRefusal(reason))
+            self._refused(reason)
+            return
+        self._owner.admitted(self)
+        self._frames.most = MAX_BYTES
+        self._client = room.enter(message, self)
+        self._beat()
+
+    def _accept(self, theirs: Greeting) -> None:
+        if not self.connects:
+            self._say(self._owner.own_greeting())
+        self.theirs = theirs
+        self._frames.most = MAX_BYTES
+        self.greeted.set_result(theirs)
+        self._owner.greeted(self, theirs)
+        self._beat()
+
+    def _refused(self, reason: str) -> None:
+        self._owner.counts["refused"] += 1
+        self._owner.notice(f"refused: {self._whom()}: {reason}")
+        if not self.greeted.done():
+            self.greeted.set_exception(DistributaryError(f"{self._whom()} refuses: {reason}"))
+        self.close(reason)
+
+    def _check_greeted(self) -> None:
+        if self.theirs is None and self._client is None and not self._transport.is_closing():
+            self.abort("no greeting came")
+
+    # Beats.
+
+    def _beat(self) -> None:
+        if self._transport.is_closing():
+            return
+        now, beat = self._loop.time(), self._owner.limits.beat
+        if now - self._heard > SILENCE * beat and self._transport.is_reading():
+            self.abort("nothing was heard for long")
+            return
+        if now - self._spoke >= beat / 2:
+            self._say(LinkBeat())
+        self._loop.call_later(beat / 2, self._beat)
+
+    def _say(self, message: Message) -> None:
+        self.write(frame(encode(message)))
+
+    def _whom(self) -> str:
+        if self.theirs is not None:
+            return f"node {self.theirs.address}"
+        place = self._transport.get_extra_info("peername")
+        return str(Endpoint(*place[:2])) if place else "a stranger"
