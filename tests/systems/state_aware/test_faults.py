@@ -98,6 +98,21 @@ def test_a_new_subscription_gets_the_latest_value_from_a_rendezvous_that_took_ov
     assert sorted(each.delivery.event.id for each in world.deployment.deliveries) == ["e1", "e2"]
 
 
+def test_an_answer_from_before_the_ring_changed_does_not_hide_a_newer_value() -> None:
+    world = FaultyWorld(SYSTEMS["sf"], seed=5)
+    item = "quotes/A/1"
+    first = _owner(world, world.segments.start(item))
+    asker = world.deployment.members[_owner(world, world.segments.place(item, 64))]
+    assert asker.node.address != first
+    world.deployment.publish(Event("e1", item, {"price": 100}), at=first)
+    world.simulator.run(until=8)
+    world.simulator.call(asker.node.address, lambda: asker.latest.need(item))
+    world.deployment.publish(Event("e2", item, {"price": 200}), at=asker.node.address)
+    world.simulator.call(asker.node.address, asker.ring._changed)
+    world.simulator.run(until=20)
+    assert [event.id for event, _ in asker.latest.of(item)] == ["e2"]
+
+
 def _owner(world: FaultyWorld, key: int) -> int:
     return next(address for address in world.founders if world.deployment.members[address].ring.owns(key))
 

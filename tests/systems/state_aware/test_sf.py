@@ -6,7 +6,9 @@ import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
 from distributary.model import Event, Subscription, SubscriptionKey
-from distributary.systems.state_aware.broker import ValueNotice
+from distributary.overlay.node import Address
+from distributary.sim.deployment import Deployment
+from distributary.systems.state_aware.broker import StateAwareBroker, ValueNotice
 from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.sf import SFBroker, Value
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
@@ -64,6 +66,41 @@ def test_a_needless_message_is_no_delivery_and_sets_the_rendezvous_right() -> No
     deployment.simulator.run(until=20)
     assert dict(rendezvous.directory[KEY].delivered["A/B/C"].values) == {"d": 10}
     deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=other)
+    deployment.simulator.run()
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["e1", "e3"]
+
+
+def _after_a_needless_message(**options: float) -> tuple[Deployment, list[Address], StateAwareBroker]:
+    """A world whose home took e1 (10) from a rendezvous of before, and declined e2 (13) of the one of now."""
+    deployment, addresses = settled_world(SFBroker, 8, seed=2, **options)
+    home, other = addresses[1], addresses[5]
+    deployment.subscribe(Subscription("s", "ann", topic="A/B/C", change={"d": 5}), at=home)
+    deployment.simulator.run(until=10)
+    deployment.publish(Event("e1", "A/B/C", {"d": 10}), at=other)
+    deployment.simulator.run(until=20)
+    before = ValueStamp(other, 0.0, 99)
+    own = deployment.members[home]._own[KEY]
+    own.delivered["A/B/C"] = own.delivered["A/B/C"]._replace(stamp=before, seen=before)
+    (rendezvous,) = [each for each in deployment.members.values() if KEY in each.directory]
+    rendezvous.directory[KEY].delivered.clear()
+    deployment.publish(Event("e2", "A/B/C", {"d": 13}), at=other)
+    deployment.simulator.run(until=21)
+    return deployment, addresses, rendezvous
+
+
+def test_a_value_that_was_declined_is_not_sent_again() -> None:
+    deployment, _, rendezvous = _after_a_needless_message(refresh=10.0)
+    for second in range(22, 90):
+        deployment.simulator.run(until=second)
+        assert dict(rendezvous.directory[KEY].delivered["A/B/C"].values) == {"d": 10}
+
+
+def test_a_value_that_a_home_has_seen_before_sets_the_rendezvous_right() -> None:
+    deployment, addresses, rendezvous = _after_a_needless_message()
+    rendezvous.directory[KEY].delivered.clear()
+    deployment.simulator.call(rendezvous.node.address, lambda: rendezvous.on_latest("A/B/C"))
+    deployment.simulator.run(until=30)
+    deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=addresses[5])
     deployment.simulator.run()
     assert [each.delivery.event.id for each in deployment.deliveries] == ["e1", "e3"]
 

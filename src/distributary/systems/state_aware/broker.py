@@ -66,6 +66,14 @@ class LastDelivered(NamedTuple):
     stamp: ValueStamp
     seen: ValueStamp
 
+    def includes(self, stamp: ValueStamp) -> bool:
+        """Whether the event with that stamp was decided on already.
+
+        Of stamps of several nodes nothing tells the order, so `stamp` is compared as well as `seen`: a home
+        may have declined another node's value since.
+        """
+        return stamp == self.stamp or not stamp.is_newer(self.seen)
+
 
 Held = tuple[LastDelivered, ...]
 """What was last delivered to a subscription, by topic."""
@@ -179,7 +187,7 @@ class TrackedSubscription:
         theirs = {each.topic: each for each in held}
         for topic in [*self.delivered, *(topic for topic in theirs if topic not in self.delivered)]:
             mine, known = self.delivered.get(topic), theirs.get(topic)
-            if mine is None or (known is not None and not mine.stamp.is_newer(known.seen)):
+            if mine is None or (known is not None and known.includes(mine.stamp)):
                 assert known is not None
                 self.delivered[topic] = known
             elif self.sent.get(topic, -inf) <= settled:
@@ -370,7 +378,10 @@ class StateAwareBroker(RendezvousBroker):
             own = self._own.get(name)
             if own is None or own.registered.item != item:
                 unknown.append(name)
-            elif stamp.is_newer(own.last_seen(event.topic)) and self.decide(own, event, stamp):
+            elif not stamp.is_newer(own.last_seen(event.topic)):
+                if own.delivered[event.topic].stamp != stamp:
+                    self._announce(own)
+            elif self.decide(own, event, stamp):
                 taken.append(name)
         self.home.accept(event, taken)
         if unknown:

@@ -114,8 +114,10 @@ class LatestExchange:
 
     def _take(self, message: LatestReply, sender: Address) -> None:
         item = message.item
-        received = self._asked.get(item, set())
-        missed = [each for each in message.values if each.event.topic not in received]
+        if item not in self._asked:  # the ring has changed since: what was received meanwhile is not known
+            self.need(item)
+            return
+        missed = [each for each in message.values if each.event.topic not in self._asked[item]]
         for event, stamp in missed:
             self._values.keep(item, event, stamp)
         if missed:
