@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from distributary.model import Subscription
 from distributary.output import require_distinct
 from distributary.quarantine import Quarantine, rejection
 from distributary.store import SubscriptionStore, open_store
-from distributary.store.repair import find_damage, repair
+from distributary.store.repair import find_damage, find_plan_damage, repair
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -177,29 +178,58 @@ def _compact(parsed: argparse.Namespace) -> int:
 
 
 def _check(parsed: argparse.Namespace) -> int:
-    """Reads every file of a store in a directory, changes nothing, and tells what is damaged and which
-    versions are lost. Ends with 1 when something is.
+    """Reads every file of a store in a directory, with its snapshots and indexes, changes nothing, and tells
+    what is damaged and which versions are lost. The directory may also be that of a frozen index. Ends with
+    1 when something is damaged.
 
     examples:
       distributary subscriptions --store subs check
+      distributary subscriptions --store frozen-index check
     """
-    found = find_damage(_store(parsed))
-    terminal.say(str(found) if found else f"nothing is damaged; {found}")
-    return terminal.FAILED if found else terminal.WELL
+    from distributary.matching.index_damage import find_base_damage, find_index_damage, frozen_indexes
+
+    directory = Path(parsed.store)
+    is_store = any((directory / part).exists() for part in ("store.json", "log"))
+    if not is_store and (indexes := frozen_indexes(directory)):
+        damage = find_index_damage(directory)
+        terminal.say("\n".join(damage) or f"nothing is damaged: {len(indexes):,} frozen indexes are whole")
+        return terminal.FAILED if damage else terminal.WELL
+    store = _store(parsed)
+    found = find_damage(store)
+    bases = find_base_damage(store.workspace)
+    derived = [*find_plan_damage(store).values(), *(line for lines in bases.values() for line in lines)]
+    for line in derived:
+        terminal.say(line)
+    damaged = bool(found or derived)
+    terminal.say(str(found) if damaged else f"nothing is damaged; {found}")
+    return terminal.FAILED if damaged else terminal.WELL
 
 
 def _repair(parsed: argparse.Namespace) -> int:
     """Sets damaged files of a store in a directory aside, and has the store go on with what is whole.
 
-    Tells what was damaged and which versions are lost; put back a backup instead if there is one. Stop
-    whatever uses the store before.
+    Tells what was damaged and which versions are lost; put back a backup instead if there is one. Damaged
+    indexes are removed, and built again when they are needed. Stop whatever uses the store before.
 
     examples:
       distributary subscriptions --store subs repair
     """
-    found = repair(_store(parsed))
-    terminal.say(f"repaired:\n{found}" if found else "nothing was damaged")
-    return terminal.WELL
+    from distributary.matching.index_damage import find_base_damage
+
+    store = _store(parsed)
+    found = repair(store)
+    plans = find_plan_damage(store)
+    bases = find_base_damage(store.workspace)
+    for line in plans.values():
+        terminal.say(f"not repaired: {line}")
+    for base in bases:
+        shutil.rmtree(base)
+        terminal.say(f"removed, to be built again when it is needed: the damaged index {base}")
+    if found:
+        terminal.say(f"repaired:\n{found}")
+    elif not plans and not bases:
+        terminal.say("nothing was damaged")
+    return terminal.FAILED if plans else terminal.WELL
 
 
 def _store(parsed: argparse.Namespace) -> SubscriptionStore:

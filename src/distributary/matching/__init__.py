@@ -21,7 +21,8 @@
 - `batch`: events as columns; `columns`: one attribute of them; `text_codes`: its distinct texts; `computed`:
   an operation on them as a column, put together by `column_making`, with `arguments`, `arithmetic`, `dates`
   and `elements` (arrays); `truths`: a condition evaluated for all rows
-- `frozen`: arrays in a directory, with `checksums`; `order`: answers in their order
+- `frozen`: arrays in a directory, with `checksums`; `index_damage`: all damage to them; `order`: answers in
+  their order
 - `memory`: what kernels can say to the processor's memory
 - `blake2b`: the digests of `hashlib`, in a kernel
 - `explain`: why a subscription wants an event, or does not

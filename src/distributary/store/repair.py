@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from distributary.errors import DamagedError, DistributaryError
-from distributary.store.checked import read_seal
+from distributary.store.checked import read_checked, read_seal
 from distributary.store.columns import live_after
 from distributary.store.commits import CommitLog, numbers_in
 from distributary.store.directory import DirectoryStore, description
@@ -79,6 +79,20 @@ def find_damage(store: SubscriptionStore) -> StoreDamage:
     told = max(version for version in kept | rescued if version <= newest)
     uncertain = next((version for version in lost if version > told), newest + 1)
     return StoreDamage(files, tuple(lost), uncertain - 1, newest)
+
+
+def find_plan_damage(store: SubscriptionStore) -> dict[Path, str]:
+    """The damaged rendezvous plans of a store. No repair replaces them: streams remember by them."""
+    store = _directory_store(store)
+    plans = sorted(store.workspace.glob("rendezvous-*.plan"))
+    identity = _identity(store, {})
+    found = {}
+    for path in plans:
+        try:
+            read_checked(path, {"store": identity})
+        except DamagedError as error:
+            found[path] = f"{error}; put it back from a backup, or remove it and start the streams anew"
+    return found
 
 
 def _whole_sets(directory: Path, identity: str, files: dict[Path, str]) -> set[int]:
