@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import date
 from typing import Any
 
 import pytest
 
-from distributary.errors import DistributaryError, FilterError
+from distributary.errors import DistributaryError, FilterError, InputError
 from distributary.live.broker import LiveBroker
+from distributary.live.codec import MAX_EVENT_BYTES
 from distributary.live.greeting import Endpoint
 from distributary.model import Event, Subscription, SubscriptionKey
 from live.loops import alone, until
@@ -161,3 +163,70 @@ async def test_what_a_system_cannot_serve_is_refused_at_the_client() -> None:
 def test_before_it_has_started_a_broker_says_so() -> None:
     with pytest.raises(DistributaryError, match="broker 'one' has not started"):
         LiveBroker("plant", "tree", name="one").publish(Event("e1"))
+
+
+@alone
+async def test_after_it_was_stopped_a_broker_says_so() -> None:
+    one = LiveBroker("plant", "tree", name="one")
+    async with one:
+        with pytest.raises(DistributaryError, match="broker 'one' was started before"):
+            await one.start()
+        one.publish(Event("e1"))
+    with pytest.raises(DistributaryError, match="broker 'one' has stopped"):
+        one.publish(Event("e2"))
+    with pytest.raises(DistributaryError, match="broker 'one' was started before"):
+        await one.start()
+
+
+@alone
+async def test_a_broker_that_cannot_take_part_listens_no_more() -> None:
+    wrong = LiveBroker("plant", "tree", name="one", chosen={"fanout": 0})
+    with pytest.raises(DistributaryError, match="a fanout of 0"):
+        await wrong.start()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection(*wrong.endpoint)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"price": 4, "day": date(2026, 1, 1)}, "event 'bad' cannot be sent to other nodes: it holds a date"),
+        ({"price": 4, "text": "x" * MAX_EVENT_BYTES}, "event 'bad' takes 15,7.* bytes, above 15,728,640"),
+    ],
+)
+def test_an_event_that_cannot_be_sent_is_refused_and_harms_nobody(
+    attributes: dict[str, Any], reason: str
+) -> None:
+    @alone
+    async def check() -> None:
+        plant = Plant("tree")
+        for number in range(2):
+            await plant.add(f"hall-{number}")
+        await joined(plant)
+        plant.brokers[1].subscribe(Subscription("s1", "ann", where="price > 3"))
+        await asyncio.sleep(0.3)
+        with pytest.raises(InputError, match=reason):
+            plant.brokers[0].publish(Event("bad", attributes=attributes))
+        plant.brokers[0].publish(Event("good", attributes={"price": 4}))
+        await until(lambda: bool(plant.given))
+        assert [id for _, id, *_ in plant.given] == ["good"]
+        assert plant.notices == []
+        await plant.stop()
+
+    check()
+
+
+@alone
+async def test_a_client_that_fails_does_not_keep_events_from_others(caplog: pytest.LogCaptureFixture) -> None:
+    given: list[Any] = []
+
+    def fail(delivery: Any) -> None:
+        given.append(delivery)
+        raise RuntimeError("mine")
+
+    async with LiveBroker("plant", "tree", name="one", on_delivery=fail) as one:
+        for who in ("ann", "bob"):
+            one.subscribe(Subscription("s1", who, topic="A"))
+        one.publish(Event("e1", "A"))
+        await until(lambda: len(given) == 2)
+    assert caplog.messages == ["could not bear what the client did with a delivery: RuntimeError: mine"] * 2

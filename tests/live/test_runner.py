@@ -154,6 +154,31 @@ def test_a_message_that_the_node_cannot_bear_is_told_and_over() -> None:
     assert world.runner.faults == 1
 
 
+def test_what_cannot_be_done_is_told_and_the_rest_is_done() -> None:
+    told: list[tuple[str, str]] = []
+    world = Clockwork()
+
+    def take(item: str) -> None:
+        if item == "bad":
+            raise ValueError("the client fails")
+        world.given.append(item)
+
+    class Narrow:
+        def send(self, to: int, message: Any) -> None:
+            raise ValueError("does not fit in bytes")
+
+    runner = Runner(world.node, Narrow(), world, take, lambda what, error: told.append((what, str(error))))
+    runner.start()
+    node = world.node
+    runner.call(lambda: (node.deliver("bad"), node.send(2, "hello"), node.deliver("good")))
+    assert told == [
+        ("what the client did with a delivery", "the client fails"),
+        ("sending str to node 2", "does not fit in bytes"),
+    ]
+    assert world.given == ["good"]
+    assert runner.faults == 2
+
+
 def test_what_a_client_asks_raises_at_the_client() -> None:
     world = Clockwork()
 

@@ -19,12 +19,14 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.live.clients import ClientRoom
+from distributary.live.codec import require_sendable
 from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
 from distributary.live.links import Links
@@ -39,6 +41,7 @@ from distributary.systems.table import system
 
 ABOUT = 16
 """How many nodes a network is taken to have, unless said otherwise."""
+_log = logging.getLogger("distributary")
 
 
 def address_of(network: str, name: str) -> Address:
@@ -51,7 +54,7 @@ def address_of(network: str, name: str) -> Address:
 
 
 class LiveBroker:
-    """A broker on real sockets."""
+    """A broker on real sockets. What it has to tell goes to `on_notice`, or to the log."""
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class LiveBroker:
         )
         self._contacts = tuple(contacts)
         self._on_delivery = on_delivery
-        self._notice = on_notice or (lambda notice: None)
+        self._notice = on_notice or _log.warning
         self.links = Links(
             self.address, network, self._receive, tls=tls, limits=limits, on_notice=self._notice
         )
@@ -88,14 +91,21 @@ class LiveBroker:
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> Endpoint:
         """Listen, and found the network or join it; returns where other nodes find this one.
 
-        DistributaryError when it cannot listen, or no contact answers.
+        DistributaryError when it cannot listen, no contact answers, or it was started before: a broker that
+        comes back is made anew.
         """
+        if self.links.endpoint is not None:
+            raise DistributaryError(f"broker {self.name!r} was started before; make another of that name")
         endpoint = await self.links.listen(host, port)
         try:
-            contacts = await self._meet()
-        except DistributaryError:
-            await self.links.close()
+            await self._take_part()
+        except BaseException:
+            await self.stop()
             raise
+        return endpoint
+
+    async def _take_part(self) -> None:
+        contacts = await self._meet()
         founders = contacts[:1] or [self.address]
         ways = iter(contacts)
         assembly = self._system.assemble(self._settings, founders, lambda address: next(ways, None))
@@ -106,7 +116,6 @@ class LiveBroker:
         clock = LoopClock(asyncio.get_running_loop())
         self._runner = Runner(broker.node, self.links, clock, self._deliver, self._fault)
         self._runner.start()
-        return endpoint
 
     async def stop(self) -> None:
         """Stop at once, as if the process had ended."""
@@ -142,8 +151,12 @@ class LiveBroker:
         runner.call(lambda: broker.unsubscribe(key))
 
     def publish(self, event: Event) -> None:
-        """Have the event delivered once to every subscriber who asked for it, wherever they are."""
+        """Have the event delivered once to every subscriber who asked for it, wherever they are.
+
+        InputError for one that cannot be sent to other nodes: too long, or with values that JSON has not.
+        """
         broker, runner = self._running()
+        require_sendable(event)
         runner.call(lambda: broker.publish(event))
 
     @property
@@ -173,6 +186,8 @@ class LiveBroker:
     def _running(self) -> tuple[Broker, Runner]:
         if self.broker is None or self._runner is None:
             raise DistributaryError(f"broker {self.name!r} has not started")
+        if not self._runner.runs:
+            raise DistributaryError(f"broker {self.name!r} has stopped")
         return self.broker, self._runner
 
     def _receive(self, message: Any, sender: Address) -> None:

@@ -29,7 +29,7 @@ from msgspec import Raw
 from msgspec.msgpack import Decoder, Encoder, Ext
 from msgspec.structs import astuple
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, InputError, quoted
 from distributary.live.hints import WIDE, FieldReader, Finish, Readers, finish_whole
 from distributary.model import Event
 from distributary.overlay.kinds import NUMBERS, number_of
@@ -41,6 +41,9 @@ VERSION = 1
 
 MAX_BYTES = 16 << 20
 """The longest message that is written or read."""
+
+MAX_EVENT_BYTES = MAX_BYTES - (1 << 20)
+"""The longest event: the rest of a message is for what carries it."""
 
 MAX_DEPTH = 16
 """So deep may messages lie in messages whose kinds are not fixed."""
@@ -91,6 +94,22 @@ def decode(data: bytes | memoryview) -> Message:
     if not _is_array(data):
         raise CodecError("these bytes are no message: a message is an array")
     return _decode_kind(data, 0)
+
+
+def require_sendable(event: Event) -> None:
+    """InputError for an event that no message could carry, so that it is refused before any node knows it.
+
+    >>> require_sendable(Event("e1", attributes={"price": 8.4}))
+    """
+    try:
+        length = len(_event(event))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"event {quoted(event.id)} cannot be sent to other nodes: {error}; a value is a text, a number, a"
+            " boolean or null, or a tuple or mapping of these"
+        ) from error
+    if length > MAX_EVENT_BYTES:
+        raise InputError(f"event {quoted(event.id)} takes {length:,} bytes, above {MAX_EVENT_BYTES:,}")
 
 
 # Writing.

@@ -10,6 +10,8 @@ Rules:
 - An alarm of before a stop never rings after it.
 - A message that its node cannot bear (it raises) is told to `on_fault` and is over; what the node wanted done
   until then is done. What a client asks raises at the client.
+- What cannot be done of what the node wants (a message that does not fit in bytes, a client that fails to
+  take a delivery) is told to `on_fault`, and the rest is done all the same.
 """
 
 from __future__ import annotations
@@ -86,27 +88,28 @@ class Runner:
     ) -> None:
         self.node = node
         self.faults = 0
-        """How many messages and alarms the node could not bear."""
+        """How many messages and alarms the node could not bear, and how much of what it wants failed."""
         self._carrier = carrier
         self._clock = clock
         self._on_delivery = on_delivery
         self._on_fault = on_fault
         self._life = 0
-        self._runs = False
+        self.runs = False
+        """Whether the node is started, and not stopped since."""
 
     def start(self) -> None:
         """Start the node, or start it again with the memory it has."""
         self._life += 1
-        self._runs = True
+        self.runs = True
         self._carry_out(self.node.start(self._clock.now()))
 
     def stop(self) -> None:
         """Give the node nothing any more: it is as if it had crashed."""
-        self._runs = False
+        self.runs = False
 
     def receive(self, message: Message, sender: Address) -> None:
         """Give the node a message."""
-        if self._runs:
+        if self.runs:
             what = f"{type(message).__name__} from node {sender}"
             self._bear(what, partial(self.node.receive, message, sender, self._clock.now()))
 
@@ -120,28 +123,43 @@ class Runner:
         self._carry_out(effects)
 
     def _ring(self, token: Token, life: int) -> None:
-        if self._runs and life == self._life:
+        if self.runs and life == self._life:
             self._bear(f"alarm {token.alarm!r}", partial(self.node.wake, token, self._clock.now()))
 
     def _bear(self, what: str, enter: Callable[[], list[Effect]]) -> None:
         try:
             effects = enter()
         except Exception as error:
-            if self._on_fault is None:
-                raise
-            self.faults += 1
-            self._on_fault(what, error)
+            self._tell(what, error)
             effects = self.node.call(_nothing, self._clock.now())
         self._carry_out(effects)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        if self._on_fault is None:
+            raise error
+        self.faults += 1
+        self._on_fault(what, error)
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
-                self._carrier.send(effect.to, effect.message)
+                self._send(effect)
             elif isinstance(effect, Deliver):
-                self._on_delivery(effect.item)
+                self._deliver(effect)
             else:
                 self._clock.after(effect.after, partial(self._ring, effect.token, self._life))
+
+    def _send(self, effect: Send) -> None:
+        try:
+            self._carrier.send(effect.to, effect.message)
+        except Exception as error:
+            self._tell(f"sending {type(effect.message).__name__} to node {effect.to}", error)
+
+    def _deliver(self, effect: Deliver) -> None:
+        try:
+            self._on_delivery(effect.item)
+        except Exception as error:
+            self._tell("what the client did with a delivery", error)
 
 
 def _nothing() -> None:
