@@ -16,6 +16,8 @@ from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.messages import (
+    Element,
+    Prune,
     Selection,
     StreamElements,
     StreamLocation,
@@ -285,3 +287,25 @@ def test_a_grant_that_took_the_former_way_is_not_passed_on() -> None:
         [(5, "SubscriptionGrant")],
     ]
     assert router.stream_parents == {STREAM: 3}
+
+
+@pytest.mark.parametrize("order", [(5, 6, 2, 2), (6, 5, 2, 2), (5, 2, 6, 2), (6, 2, 5, 2)])
+def test_a_subscription_that_comes_by_two_ways_is_served_by_both(order: tuple[Address, ...]) -> None:
+    """The reader's own way is by node 5; by 6 comes a copy from before its way changed."""
+    node = Node(9)
+    Engine(RegistryLink(Connections(node), 1), False, print)
+    reader = StreamReader("r", 0, 1)
+    subscribe = Subscribe(STREAM, reader, Selection(), None, StreamLocation(2))
+    elements = StreamElements(STREAM, (Element(1, Item("i", 1, {})),))
+    passed: dict[Address, list[str]] = {}
+    for message, sender in (
+        *((SubscriptionGrant(STREAM, reader, ()) if sender == 2 else subscribe, sender) for sender in order),
+        (elements, 2),
+        (Prune(STREAM), 6),
+        (elements, 2),
+    ):
+        for effect in node.receive(message, sender, now=0.0):
+            if isinstance(effect, Send) and isinstance(effect.message, Packet):
+                passed.setdefault(effect.to, []).append(type(effect.message.message).__name__)
+    assert passed[5] == ["SubscriptionGrant", "StreamElements", "StreamElements"]
+    assert passed[6] == ["SubscriptionGrant", "StreamElements"]

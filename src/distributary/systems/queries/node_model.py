@@ -315,7 +315,7 @@ class NodeModel:
         """The readers of an operator's stream: names, their nodes, and how much of it they ask for."""
         found: dict[str, tuple[Address, int]] = {}
         items = self.estimates.operators.get(stream, NOTHING).items
-        for reader, (hop, selection) in self._router.routes.get(stream, {}).items():
+        for reader, ((*_, hop), selection) in self._router.routes.get(stream, {}).items():
             here, share = hop == self.node.address, WHOLE // selection.parts
             passing = self._passing_here(reader.name) if here else self._passing.get((stream, reader.name))
             if passing is not None:

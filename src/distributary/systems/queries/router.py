@@ -13,6 +13,9 @@ Rules:
   continue at another is still waited for. A reader without a position continues from where the publisher
   knows it to be, if it does: an earlier grant may have been lost on its way.
 - Messages about an earlier subscription of a reader than the latest are ignored.
+- A subscription that is passed on again because the way up has changed may meet itself further up, and which
+  copy comes last says nothing. So all from whom it came are served: a node that gets something by another way
+  than its own ignores it, and prunes that way.
 - A subscription to a stream whose next hop is not known yet is deferred.
 - Of withdrawn streams and readers only the names are kept. Names are never used again, so whatever is still
   said of them can be ignored.
@@ -40,7 +43,14 @@ from distributary.systems.queries.messages import Element, Selection, StreamLoca
 from distributary.systems.queries.publications import StreamPublication, usable
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
-from distributary.systems.queries.routes import LocalReaders, PendingSubscription, ReaderRoute, Upward
+from distributary.systems.queries.routes import (
+    LocalReaders,
+    PendingSubscription,
+    ReaderRoute,
+    Upward,
+    remove_hop,
+    with_hops,
+)
 from distributary.systems.queries.stream_trees import (
     JoinInvitation,
     JoinStream,
@@ -147,7 +157,7 @@ class Router(StreamWays):
         publication = self.publications.pop(stream)
         self.stream_trees.forget([stream])
         location = StreamLocation(host, None, self.locations[stream].version + 1)
-        self._announce(stream, location, [route.hop for route in self.routes.get(stream, {}).values()])
+        self._announce(stream, location, self._served_hops(stream))
         self.learn([(stream, location)])
         return publication, location
 
@@ -189,9 +199,8 @@ class Router(StreamWays):
     def remove_node(self, node: Address) -> None:
         """Forget all readers that were served by way of a node that has been removed."""
         for routes in self.routes.values():
-            lost = {reader for reader, route in routes.items() if route.hop == node}
-            discard(routes, lost.__contains__)
-        discard(self._pending, lambda key: self._pending[key].hop == node)
+            remove_hop(routes, node)
+        remove_hop(self._pending, node)
         for deferred in self._deferred.values():
             deferred[:] = [each for each in deferred if each[1] != node]
         self.stream_trees.remove_node(node)
@@ -218,7 +227,7 @@ class Router(StreamWays):
 
     def _retire_child(self, stream: str, child: Address) -> None:
         """Take a node out of the tree of a stream that is published here if no reader is served by it."""
-        if not any(route.hop == child for route in self.routes.get(stream, {}).values()):
+        if child not in self._served_hops(stream):
             self.stream_trees.leave_root(stream, child)
 
     # Reading
@@ -280,9 +289,13 @@ class Router(StreamWays):
 
     def _announce_below(self, stream: str, location: StreamLocation) -> None:
         """Tell all who get a stream by way of this node, or want to, that it is elsewhere."""
-        hops = [route.hop for route in self.routes.get(stream, {}).values()]
-        hops += [pending.hop for (name, _), pending in self._pending.items() if name == stream]
-        self._announce(stream, location, [*hops, *(sender for _, sender in self._deferred.get(stream, ()))])
+        asking = [hop for (name, _), one in self._pending.items() if name == stream for hop in one.hops]
+        deferred = [sender for _, sender in self._deferred.get(stream, ())]
+        self._announce(stream, location, [*self._served_hops(stream), *asking, *deferred])
+
+    def _served_hops(self, stream: str) -> list[Address]:
+        """The nodes that a stream is sent to from here."""
+        return [hop for route in self.routes.get(stream, {}).values() for hop in route.hops]
 
     def _announce(self, stream: str, location: StreamLocation, hops: Iterable[Address]) -> None:
         for hop in dict.fromkeys(hops):
@@ -313,7 +326,7 @@ class Router(StreamWays):
             if not direct or self.stream_trees.admits(stream, sender):
                 self._grant(publication, message, sender)
         else:
-            self._pending[stream, reader] = PendingSubscription(sender, message)
+            self._await_grant(message, sender)
             self._send_up(message, sender)
 
     def _has_left(self, stream: str, believed: StreamLocation) -> bool:
@@ -331,10 +344,14 @@ class Router(StreamWays):
         start = publication.add_reader(reader, position)
         if start is None:
             return  # overtaken by a later subscription
-        self._pending[stream, reader] = PendingSubscription(sender, message)
+        self._await_grant(message, sender)
         missed = publication.since(start, selection)
         self._granted(messages.SubscriptionGrant(stream, reader, missed), self.node.address)
         self._readers.wake(stream)
+
+    def _await_grant(self, message: messages.Subscribe, sender: Address) -> None:
+        key = message.stream, message.reader
+        self._pending[key] = PendingSubscription(with_hops(self._pending.get(key), [sender]), message)
 
     def _unsubscribe(self, message: messages.Unsubscribe, sender: Address) -> None:
         stream, reader, forget = message
@@ -379,12 +396,14 @@ class Router(StreamWays):
         if pending is None:
             return  # given up meanwhile
         routes = self.routes.setdefault(stream, {})
+        hops = with_hops(routes.get(reader), pending.hops)
         discard(routes, lambda other: other.key == reader.key)
-        routes[reader] = ReaderRoute(pending.hop, pending.message.selection)
-        if pending.hop == self.node.address:
-            self._readers.take(stream, reader, elements)
-        else:
-            self._send(pending.hop, message)
+        routes[reader] = ReaderRoute(hops, pending.message.selection)
+        for hop in pending.hops:
+            if hop == self.node.address:
+                self._readers.take(stream, reader, elements)
+            else:
+                self._send(hop, message)
 
     def _elements(self, message: messages.StreamElements, sender: Address) -> None:
         # From another node it was sent before the way changed: the grant has all that is missed.
@@ -398,10 +417,11 @@ class Router(StreamWays):
         """Give elements to readers here, and once to each next hop, as far as somebody there can use them."""
         hops: dict[Address, list[Selection]] = {}
         for reader, route in list(self.routes.get(stream, {}).items()):
-            if route.hop != self.node.address:
-                hops.setdefault(route.hop, []).append(route.selection)
-            elif fitting := usable(elements, [route.selection]):
-                self._readers.take(stream, reader, fitting)
+            for hop in route.hops:
+                if hop != self.node.address:
+                    hops.setdefault(hop, []).append(route.selection)
+                elif fitting := usable(elements, [route.selection]):
+                    self._readers.take(stream, reader, fitting)
         for hop, selections in hops.items():
             if fitting := usable(elements, selections):
                 self._send(hop, messages.StreamElements(stream, fitting))
@@ -411,7 +431,8 @@ class Router(StreamWays):
         self.learn_from_others([(stream, location)])
         pending = self._pending.pop((stream, reader), None)
         if pending is not None:
-            self._subscribe(pending.message._replace(location=self.locations[stream]), pending.hop)
+            for hop in pending.hops:
+                self._subscribe(pending.message._replace(location=self.locations[stream]), hop)
 
     def _parent(self, message: messages.TreeParent, sender: Address) -> None:
         tree, parent = message
@@ -455,8 +476,7 @@ class Router(StreamWays):
         self._leave_stream_if_idle(stream)
 
     def _prune(self, message: messages.Prune, sender: Address) -> None:
-        routes = self.routes.get(message.stream, {})
-        discard(routes, lambda reader: routes[reader].hop == sender)
+        remove_hop(self.routes.get(message.stream, {}), sender)
 
     def _version_of(self, stream: str) -> int | None:
         return self.locations[stream].version if stream in self.publications else None
@@ -469,10 +489,10 @@ class Router(StreamWays):
         here = self.node.address
         self.routes.pop(stream, None)
         for key, pending in list(self._pending.items()):
-            if key[0] == stream and pending.hop == here:
+            if key[0] == stream and here in pending.hops:
                 del self._pending[key]
             elif key[0] == stream and pass_on:
-                self._send_up(pending.message, pending.hop)
+                self._send_up(pending.message, pending.hops[0])
         for message in self._forgets:
             if message.stream == stream:
                 self._send_up(message, here)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from distributary.overlay.node import Address
 from distributary.systems.queries import messages
@@ -14,17 +14,39 @@ Upward = messages.Subscribe | messages.Unsubscribe | messages.ReadAcknowledgemen
 
 
 class ReaderRoute(NamedTuple):
-    """The next hop to a reader, which may be this node, and what the reader can use."""
+    """The next hops to a reader, one of which may be this node, and what the reader can use.
 
-    hop: Address
+    They are several when its subscription came by several ways: see `Router`.
+    """
+
+    hops: tuple[Address, ...]
     selection: Selection
 
 
 class PendingSubscription(NamedTuple):
-    """A subscription that is not granted yet, and who it came from."""
+    """A subscription that is not granted yet, and all from whom it came."""
 
-    hop: Address
+    hops: tuple[Address, ...]
     message: messages.Subscribe
+
+
+K = TypeVar("K")
+R = TypeVar("R", ReaderRoute, PendingSubscription)
+
+
+def with_hops(before: R | None, hops: Iterable[Address]) -> tuple[Address, ...]:
+    """Those from whom a subscription came before, and others."""
+    return tuple(dict.fromkeys((*(() if before is None else before.hops), *hops)))
+
+
+def remove_hop(table: dict[K, R], hop: Address) -> None:
+    """Remove a hop from all routes or subscriptions, and with it those that have no other."""
+    for key, route in list(table.items()):
+        left = tuple(one for one in route.hops if one != hop)
+        if not left:
+            del table[key]
+        elif left != route.hops:
+            table[key] = route._replace(hops=left)
 
 
 class LocalReaders(Protocol):
