@@ -166,6 +166,8 @@ def _show(out: Console, outcome: TrialOutcome) -> None:
         f"{outcome.deliveries:,} deliveries checked; {outcome.due:,} were due of {outcome.checked:,} events"
         f" when all had healed: {len(outcome.problems):,} problems{refused}{borrowed}"
     )
+    if outcome.refused:
+        out.print(f"refused was {outcome.refusal}", soft_wrap=True, markup=False)
     speed = outcome.steps / max(outcome.seconds, 1e-9)
     out.print(
         f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds"

@@ -106,6 +106,8 @@ def _show(out: Console, outcome: QueryOutcome) -> None:
         f"{len(trial.catalogue.queries):,} queries, {len(trial.given):,} events, {outcome.late:,} set aside; "
         f"{outcome.results:,} results, compared with the interpreter's: {len(outcome.problems):,} problems"
     )
+    if outcome.rejection:
+        out.print(f"set aside was {outcome.rejection}", soft_wrap=True, markup=False)
     out.print(
         f"{outcome.steps:,} steps of {outcome.virtual_seconds:,.0f} virtual seconds "
         f"in {outcome.seconds:.1f} s"

@@ -90,9 +90,9 @@ class SeedSummary:
         self.failed: list[dict[str, Any]] = []
 
     def note(self, trial: Any, outcome: Any) -> None:
-        """Add the outcome of one seed; None when it ended with an error, which was told."""
-        if outcome is None:
-            self.failed.append({"seed": trial.seed, "command": trial.command, "problems": None})
+        """Add the outcome of one seed, or the error that it ended with."""
+        if isinstance(outcome, DistributaryError):
+            self.failed.append({"seed": trial.seed, "command": trial.command, "problems": [str(outcome)]})
             return
         for name in COUNTED:
             if isinstance(count := getattr(outcome, name, None), int):
@@ -110,8 +110,10 @@ class SeedSummary:
         return {**counts, "faults": dict(sorted(self.fired.items())), "failed": self.failed}
 
 
-def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None, *, brief: bool) -> T | None:
-    """Run and tell; what came of it, or None after an error."""
+def _run_one(
+    run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None, *, brief: bool
+) -> T | DistributaryError:
+    """Run and tell; what came of it, or the error that it ended with."""
     from distributary.sim.trace import Trace
 
     with progress_shown() as progress:
@@ -128,7 +130,7 @@ def _run_one(run: Run[M, T], show: Show[T], trial: Any, trace_path: Path | None,
                     outcome = run(trial, [trace], passed)
         except DistributaryError as error:
             say(f"{error}\nrun it again with: {trial.command}")
-            return None
+            return error
     if trace_path is not None:
         say(f"{trace.lines:,} lines in {trace_path}, digest {trace.digest()}")
     if not brief:

@@ -134,3 +134,13 @@ def test_the_command_runs_a_file_with_its_events(tmp_path: Path, capsys: pytest.
     out = capsys.readouterr().out
     assert "2 queries, 101 events, 1 set aside" in out
     assert "0 problems" in out
+
+
+def test_events_that_give_no_answers_show_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"id": "e1", "topic": "trades", "symbol": "OTE"}\n')
+    command = ["sim", "queries", str(FILE), "--events", str(events), "--nodes", "4", "--seconds", "10"]
+    assert main(command) == 1
+    told = capsys.readouterr()
+    assert "set aside was e1 of trades: " in told.out
+    assert "no query had any answer, which means nothing" in told.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -252,6 +253,22 @@ def test_seeds_that_fail_are_in_the_json_with_their_problems_and_commands(
     [failed] = json.loads(capsys.readouterr().out)["failed"]
     assert failed["command"] == "distributary sim run calm --system flooding --seed 1 --nodes 5"
     assert "did not reach" in failed["problems"][0]
+
+
+def test_a_seed_that_ends_with_an_error_has_it_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sim", "run", "calm", "--system", "ring", "--nodes", "5", "--latency", "none", "--json"]
+    assert main(command) == 1
+    [failed] = json.loads(capsys.readouterr().out)["failed"]
+    [problem] = failed["problems"]
+    assert problem.startswith("no latency 'none'; there are constant")
+
+
+def test_a_trial_tells_why_subscriptions_were_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sim", "run", "calm", "--system", "state-aware-sf", "--nodes", "5", "--workload", "topics"]
+    assert main(command) == 1
+    told = capsys.readouterr()
+    for told_at in (told.out, told.err):
+        assert re.search(r"refused was subscription \S+ of \S+: change: missing", told_at)
 
 
 # The user's own data and settings.

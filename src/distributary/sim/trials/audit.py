@@ -157,8 +157,9 @@ class Audit:
             told = f"named {sorted(named)}, not {sorted(names)}"
             self.problems.append(f"event {event.key} reached {who} at node {at} but {told}")
 
-    def close(self, least: int) -> None:
-        """Check what can only be said in the end; a run in which less than `least` was due has failed."""
+    def close(self, least: int, refusal: str = "") -> None:
+        """Check what can only be said in the end; a run in which less than `least` was due has failed, and
+        tells of a subscription that was refused, if there is one."""
         self.catch_up()
         if self._system.promise == "once":
             repeated = [key for key in sorted(self._checked) if self._times[key] > 1]
@@ -167,4 +168,5 @@ class Audit:
             self.problems.append(
                 f"only {self.due} deliveries were due when all had healed, fewer than {least} mean nothing:"
                 " give more events, subscriptions, or ones that match"
+                + (f"; refused was {refusal}" if refusal else "")
             )

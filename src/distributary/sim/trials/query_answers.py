@@ -52,3 +52,15 @@ def differences(due: Items, found: Items) -> list[str]:
 
 def _shown(item: Item) -> str:
     return f"{item.id} at {item.time}: {dict(sorted(item.attributes.items()))}, rank {item.rank}"
+
+
+def nothing_due(due: Items, rejection: str) -> list[str]:
+    """That a run has shown nothing, if no query had any answer; with an event that was set aside, if any was.
+
+    >>> nothing_due({"busy.large": []}, "")
+    ['no query had any answer, which means nothing: give more events, or ones that match']
+    """
+    if any(due.values()):
+        return []
+    aside = f"; set aside was {rejection}" if rejection else ""
+    return [f"no query had any answer, which means nothing: give more events, or ones that match{aside}"]

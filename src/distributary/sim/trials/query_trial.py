@@ -38,7 +38,7 @@ from distributary.sim.population import Population
 from distributary.sim.processor import SimulatedProcessor
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
-from distributary.sim.trials.query_answers import answers_due, differences
+from distributary.sim.trials.query_answers import answers_due, differences, nothing_due
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events, rush_time
 from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.systems import queries as query_network
@@ -184,6 +184,8 @@ class QueryOutcome:
     """The shares that clients were told, in order."""
     late: int
     """Events that were rejected, because they came too late for their source or did not fit its schema."""
+    rejection: str
+    """The first of these, and why; empty if there is none."""
     fired: Mapping[str, int]
     changed: Mapping[str, int]
     """How often operators were moved, divided, replicated and recovered."""
@@ -262,11 +264,15 @@ class _Run(TrialRun):
         brokers = self.population.members.values()
         moves = sum(broker.reconfiguration.moves for broker in brokers)
         revived = sum(one.checkpoints.recovered for one in brokers if one.checkpoints is not None)
+        due = self._due(told)
+        rejected = [item for intake in self.intakes.values() for item in intake.rejected]
+        rejection = f"{rejected[0].id} of {rejected[0].stream}: {rejected[0].reason}" if rejected else ""
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
-            problems=tuple(differences(self._due(told), found)),
-            late=sum(len(intake.rejected) for intake in self.intakes.values()),
+            problems=tuple(differences(due, found) or nothing_due(due, rejection)),
+            late=len(rejected),
+            rejection=rejection,
             told=told,
             fired=dict(sorted(injection.fired.items())),
             changed={**self.changed, "moves in all": moves, "went on elsewhere": revived},

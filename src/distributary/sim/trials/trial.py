@@ -148,6 +148,8 @@ class TrialOutcome:
     trial: Trial
     refused: int
     """Subscriptions that the system refused."""
+    refusal: str
+    """The first of these, and why; empty if there is none."""
     events: int
     """Events that were published."""
     checked: int
@@ -227,6 +229,7 @@ class _Run(TrialRun):
         self.published: dict[EventKey, Event] = {}
         self.audit = Audit(self.system, self.deployment, self.published)
         self.refused = 0
+        self.refusal = ""
         self.withdrawn = 0
         self.checked = 0
         self._sources: dict[tuple[str, str | None], Address] = {}
@@ -240,6 +243,7 @@ class _Run(TrialRun):
         return TrialOutcome(
             trial=self.trial,
             refused=self.refused,
+            refusal=self.refusal,
             events=len(self.published),
             checked=self.checked,
             due=self.audit.due,
@@ -318,7 +322,7 @@ class _Run(TrialRun):
             self.audit.settle(expected)
             self.checked += 1
         self.run_to(end, end)
-        self.audit.close(trial.least)
+        self.audit.close(trial.least, self.refusal)
         self.scenario.require_fired(injection)
         return dict(sorted(injection.fired.items()))
 
@@ -341,8 +345,9 @@ class _Run(TrialRun):
         up = self.deployment.up()
         try:
             self.deployment.subscribe(subscription, up[bisect_left(up, at) % len(up)])
-        except FilterError:
+        except FilterError as error:
             self.refused += 1
+            self.refusal = self.refusal or f"subscription {subscription.key}: {error}"
 
     def _withdraw(self, key: SubscriptionKey) -> None:
         if key in self.deployment.subscriptions:  # it may have been refused
