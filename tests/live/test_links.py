@@ -338,3 +338,22 @@ def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     files = TlsFiles(tmp_path / "a.crt", tmp_path / "a.key", tmp_path / "a.ca")
     with pytest.raises(DistributaryError, match=r"TLS: .* cannot be used"):
         files.context(ssl.Purpose.CLIENT_AUTH)
+
+
+@alone
+async def test_a_port_that_cannot_be_is_told() -> None:
+    one = Links(1, "plant", lambda message, sender: None)
+    with pytest.raises(DistributaryError, match=r"cannot connect to 127\.0\.0\.1:99999: .*port must be"):
+        await one.meet(Endpoint("127.0.0.1", 99999))
+    await one.close()
+
+
+@alone
+async def test_whoever_does_not_speak_tls_is_told_as_such(tmp_path: Path) -> None:
+    plain = Links(1, "plant", lambda message, sender: None)
+    there = await plain.listen()
+    with_tls = Links(2, "plant", lambda message, sender: None, tls=tls_files(tmp_path, trustme.CA(), "two"))
+    with pytest.raises(DistributaryError, match="does it speak TLS"):
+        await with_tls.meet(there)
+    await with_tls.close()
+    await plain.close()

@@ -190,8 +190,9 @@ class Links:
         try:
             connecting = loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
             _, connection = await asyncio.wait_for(connecting, PATIENCE)
-        except (TimeoutError, OSError) as error:
-            reason = "it did not answer" if isinstance(error, TimeoutError) else error
+        except (TimeoutError, OSError, OverflowError) as error:  # the last: no port has such a number
+            closed = "it closed the connection; does it speak TLS?"
+            reason = "it did not answer" if isinstance(error, TimeoutError) else str(error) or closed
             raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
         return connection
 
