@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distributary.matching import growing
-from distributary.matching.growing import GrowingArray, paged, with_room
+from distributary.matching.growing import GrowingArray, paged, return_free_memory, with_room
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1)
 ADDITIONS = st.lists(st.one_of(NUMBERS, st.lists(NUMBERS, max_size=40)), max_size=30)
@@ -72,3 +73,19 @@ def _resident() -> int:
         line for line in Path("/proc/self/smaps_rollup").read_text().splitlines() if line.startswith("Rss:")
     ]
     return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(growing._malloc_trim() is None, reason="this C library's allocator cannot be told")
+def test_memory_that_nobody_uses_is_given_back() -> None:
+    """Blocks too small for pages of their own, with one in use behind them that keeps them in the heap."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    blocks = [np.ones(8_000, np.uint8) for _ in range(5_000)]
+    last = np.ones(8_000, np.uint8)
+    del blocks
+    before = resident()
+    return_free_memory()
+    assert resident() < before - 20_000_000
+    assert last.all()

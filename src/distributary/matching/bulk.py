@@ -35,7 +35,7 @@ from distributary.matching.change.index import ChangeIndex
 from distributary.matching.combinations import CodedFilters, Combinations
 from distributary.matching.distinct import DistinctTexts
 from distributary.matching.gathering import HeldColumn
-from distributary.matching.growing import GrowingArray
+from distributary.matching.growing import GrowingArray, return_free_memory
 from distributary.matching.names import NameTable
 from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.where.column import ConditionColumn
@@ -128,16 +128,16 @@ class BulkRegistration:
         subscribers = NameTable.of_texts(self._subscribers.packed())
         del self._names, self._subscribers
         self._combinations.settle()
+        return_free_memory()
         self._combinations.compact()
         self._change.compact()
-        self._registry.fill(
-            names,
-            subscribers,
-            subscriber_of=self._subscriber_of.taken(),
-            slot_of=self._slot_of.taken(),
-            serial_of=self._serial_of.taken() if len(self._serial_of) else None,
-            changing=self._changing.taken(),
-        )
+        return_free_memory()
+        noted = {"subscriber_of": self._subscriber_of.taken(), "slot_of": self._slot_of.taken()}
+        noted["changing"] = self._changing.taken()
+        if len(self._serial_of):
+            noted["serial_of"] = self._serial_of.taken()
+        del self._subscriber_of, self._slot_of, self._changing, self._serial_of
+        self._registry.fill(names, subscribers, noted)
 
     def _accept(self, lot: list[Subscription], errors: dict[int, InputError]) -> Flags:
         """Which subscriptions are registered; those with errors and those whose id is not new are refused."""

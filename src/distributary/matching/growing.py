@@ -14,8 +14,11 @@ Room that nothing was written to takes no memory, so an array need not be copied
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from array import array
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +53,26 @@ def with_room(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     larger = paged(max(needed, len(array) + len(array) // 2), array.dtype)
     larger[:used] = array[:used]
     return larger
+
+
+def return_free_memory() -> None:
+    """Have the allocator give what it keeps for others, but nobody uses, back to the system, if it can.
+
+    That takes milliseconds, so it is for large moments: before much memory is needed in other sizes.
+    """
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    """The GNU C library's `malloc_trim`; None where another one is used."""
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return None
+    return found
 
 
 class GrowingArray:

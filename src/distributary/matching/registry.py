@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
@@ -30,6 +30,8 @@ from distributary.matching.serials import Serials
 
 ROOM = 8
 """After very many were entered there is room for one more for each so many."""
+LEAST_ROOM = 64
+"""An array has room for so many at least."""
 
 
 class ByNumber(NamedTuple):
@@ -97,7 +99,7 @@ class SubscriptionRegistry:
         """An array by number or by slot, as it was opened or as it begins."""
         if self._opened is not None:
             return self._opened[name]
-        return np.full(64, NONE, np.int64 if name == "serial_of" else np.int32)
+        return np.full(LEAST_ROOM, NONE, np.int64 if name == "serial_of" else np.int32)
 
     def __len__(self) -> int:
         return len(self.names) - len(self._free)
@@ -143,29 +145,27 @@ class SubscriptionRegistry:
             preceding[after] = number
         return number
 
-    def fill(
-        self,
-        names: NameTable,
-        subscribers: NameTable,
-        *,
-        subscriber_of: Ints,
-        slot_of: Ints,
-        serial_of: Longs | None,
-        changing: Bytes,
-    ) -> None:
+    def fill(self, names: NameTable, subscribers: NameTable, noted: dict[str, NDArray[Any]]) -> None:
         """Enter very many subscriptions, by number, into an empty registry.
 
-        The arrays are those of `ByNumber`; without serials, each gets its number.
+        Noted are arrays of `ByNumber`: subscriber_of, slot_of, changing, and serial_of unless each serial is
+        the number. They are taken out of the dictionary, so that each is dropped when it has been copied.
         """
         self.names, self.subscribers = names, subscribers
+        slot_of, changing = noted.pop("slot_of"), noted.pop("changing")
         count, slots = len(slot_of), int(slot_of.max(initial=NONE)) + 1
-        self._reserve(count + count // ROOM, slots + slots // ROOM)
-        self._of.subscriber_of[:count] = subscriber_of
-        self._of.slot_of[:count] = slot_of
-        self._of.serial_of[:count] = np.arange(count, dtype=np.int32) if serial_of is None else serial_of
-        self._of.changing[:count] = changing
-        _link(sealed(slot_of), sealed(changing), *self._slots, self._following, self._of.preceding)
-        self._next_serial = max(0, int(self._of.serial_of[:count].max(initial=NONE)) + 1)
+        room, slot_room = (max(LEAST_ROOM, used + used // ROOM + 1) for used in (count, slots))
+        self._slots = BySlot(*(np.full(slot_room, NONE, np.int32) for _ in BySlot._fields))
+        self._following, preceding = np.full(room, NONE, np.int32), np.full(room, NONE, np.int32)
+        _link(sealed(slot_of), sealed(changing), *self._slots, self._following, preceding)
+        changing = _with_room(changing, room, np.int32)
+        slot_of = _with_room(slot_of, room, np.int32)
+        subscriber_of = _with_room(noted.pop("subscriber_of"), room, np.int32)
+        serial_of = np.arange(room, dtype=np.int64)
+        serial_of[:count] = noted.pop("serial_of", serial_of[:count])
+        serial_of[count:] = NONE
+        self._of = ByNumber(serial_of, subscriber_of, slot_of, preceding, changing)
+        self._next_serial = max(0, int(serial_of[:count].max(initial=NONE)) + 1)
         self._serials = Serials.open(self._frozen_serials())
 
     def remove(self, subscription_id: str) -> tuple[int, int, bool]:
@@ -279,8 +279,8 @@ class SubscriptionRegistry:
 
     def _frozen_serials(self) -> Arrays:
         held = slice(len(self.names))
-        changing = np.flatnonzero((self._of.changing[held] == 1) & (self._of.slot_of[held] != NONE))
-        return Serials.freeze(self._of.serial_of[changing], changing.astype(np.int32))
+        used = (self._of.changing[held] == 1) & (self._of.slot_of[held] != NONE)
+        return Serials.freeze(self._of.serial_of[held][used], np.flatnonzero(used).astype(np.int32))
 
     def memory(self) -> int:
         """The bytes it occupies."""
@@ -310,8 +310,13 @@ class SubscriptionRegistry:
 
 def _grown(array: NDArray[Any], position: int) -> NDArray[Any]:
     """A copy that has this position; new entries are NONE."""
-    larger = np.full(max(2 * len(array), position + 1), NONE, array.dtype)
-    larger[: len(array)] = array
+    return _with_room(array, max(2 * len(array), position + 1), array.dtype)
+
+
+def _with_room(used: NDArray[Any], room: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A copy with room for so many in all; entries that are not used are NONE."""
+    larger = np.full(room, NONE, dtype)
+    larger[: len(used)] = used
     return larger
 
 

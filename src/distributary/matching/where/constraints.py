@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, kernel, read_table, sealed, table_arrays
+from distributary.kernel import Bytes, Floats, Ints, inlined, kernel, read_table, sealed, table_arrays
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import (
@@ -187,16 +187,23 @@ def starts_of(sizes: NDArray[Any]) -> Ints:
     return starts
 
 
-def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> Longs:
-    """The numbers start, start + 1, ... of each run, one run after another.
+def runs(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[Any]:
+    """The numbers start, start + 1, ... of each run, one run after another; of 32 bits if all fit.
 
     >>> runs(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
-    ends = np.cumsum(sizes, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    shift: Longs = np.repeat(starts - (ends - sizes), sizes)
-    return np.arange(total, dtype=np.int64) + shift
+    total = int(sizes.sum())
+    if not total:
+        return np.empty(0, np.int32)
+    greatest = max(total, int(starts.max()) + int(sizes.max()))
+    width = np.int32 if greatest <= np.iinfo(np.int32).max else np.int64
+    shift = np.cumsum(sizes, dtype=np.int64)
+    shift -= sizes
+    np.subtract(starts, shift, out=shift)
+    numbers = np.repeat(shift.astype(width), sizes)
+    numbers += np.arange(total, dtype=width)
+    return numbers
 
 
 @lru_cache(maxsize=64)

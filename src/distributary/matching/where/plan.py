@@ -17,12 +17,14 @@ Estimates decide only how fast the answer comes. Cost: a few sorts, O(n log n) f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from distributary.kernel import Bytes, Flags, Floats, Ints, Longs, kernel, sealed, sealed_table
 from distributary.matching.columns import BOOLEAN, DURATION, INSTANT, NULL, NUMBER, OTHER, STRING, TIME
+from distributary.matching.growing import HUGE, return_free_memory
 from distributary.matching.where.constraints import FlatConditions, runs, starts_of
 
 NUMBER_CUTS = 64
@@ -92,42 +94,39 @@ def plan(
     flat: FlatConditions, keyed_below: float = KEYED_BELOW, worth_a_group: float = WORTH_A_GROUP
 ) -> SegmentPlan:
     """Choose how each conjunction is found, and put those that are found alike next to each other."""
+    if flat.low.nbytes >= HUGE:
+        return_free_memory()  # of what took the conditions apart
     buckets = _buckets(flat)
     first, last = piece_buckets(flat, buckets)
-    often = _estimate(flat, buckets, first, last)
+    estimated = _estimate(flat, buckets, first, last)
+    often = estimated.constraint
     sizes = np.diff(flat.start)
     of_constraint = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    key = _key_constraints(flat, often.equality, often.constraint, keyed_below)
-    rank = np.where(key, -1.0, often.constraint)
-    rank *= 0.25
-    rank += of_constraint
-    order: Ints = np.argsort(rank, kind="stable").astype(np.int32)
-    del rank  # as large as the segment, as are those that are given up below
+    key = _key_constraints(flat, estimated.equality, often, keyed_below)
     key_of = np.full(len(sizes), -1, np.int32)
-    key_of[of_constraint[key]] = often.value[flat.piece_start[:-1][key]]
+    key_of[of_constraint[key]] = estimated.value[flat.piece_start[:-1][key]]
+    del estimated  # as large as the segment, as are those that are given up below
     keyed, grouped = np.flatnonzero(key_of >= 0), np.flatnonzero((key_of < 0) & (sizes > 0))
 
-    leading = _leading(grouped, flat.start, order, often.constraint)
-    group, grouped_by = _groups(flat.attribute, leading, often.constraint, worth_a_group)
-    grouped_by, lead_often, lead = _lead(flat, grouped, group, grouped_by, often.constraint)
+    leading = _leading(grouped, flat.start, _rarest_first(key, often, of_constraint), often)
+    group, grouped_by = _groups(flat.attribute, leading, often, worth_a_group)
+    del leading
+    grouped_by, lead_often, lead = _lead(flat, grouped, group, grouped_by, often)
     covered = _covered(flat, of_constraint, grouped, group, grouped_by)
     order = np.lexsort(
-        (np.where(key, -1.0, np.where(covered, 1.0 + flat.attribute, often.constraint)), of_constraint)
+        (np.where(key, -1.0, np.where(covered, 1.0 + flat.attribute, often)), of_constraint)
     ).astype(np.int32)
     by_group = np.lexsort((first[flat.piece_start[:-1][lead]], group))
     keyed = keyed[np.argsort(key_of[keyed], kind="stable")]
     moved = np.concatenate([keyed, grouped[by_group], np.flatnonzero((key_of < 0) & (sizes == 0))])
-    del of_constraint, often, key, leading, lead, covered, first, last
+    group = group[by_group]
+    counts = len(keyed), len(grouped)
+    del of_constraint, often, key, lead, covered, first, last, key_of, keyed, grouped, by_group
     constraints = order[runs(flat.start[:-1][moved], sizes[moved])]
-    return SegmentPlan(
-        flat.reordered(moved, constraints),
-        buckets,
-        len(keyed),
-        len(grouped),
-        group[by_group],
-        grouped_by,
-        lead_often,
-    )
+    del order, sizes
+    if flat.low.nbytes >= HUGE:
+        return_free_memory()
+    return SegmentPlan(flat.reordered(moved, constraints), buckets, *counts, group, grouped_by, lead_often)
 
 
 def _buckets(flat: FlatConditions) -> Buckets:
@@ -264,16 +263,25 @@ def _estimate(flat: FlatConditions, buckets: Buckets, first: Bytes, last: Bytes)
 def _key_constraints(flat: FlatConditions, equality: Flags, often: Floats, keyed_below: float) -> Flags:
     """Which constraints are keys: in each conjunction the rarest equality, if it is rare enough."""
     key = np.zeros(len(often), np.bool_)
-    holding = np.flatnonzero(np.diff(flat.start))
-    if len(holding):
-        sizes = np.diff(flat.start)[holding]
-        of_equality = np.where(equality, often, np.inf)
-        rarest = np.minimum.reduceat(of_equality, flat.start[:-1][holding])
-        candidates = np.flatnonzero((of_equality == np.repeat(rarest, sizes)) & (of_equality <= keyed_below))
-        of_candidate = np.repeat(holding, sizes)[candidates]
-        _, firsts = np.unique(of_candidate, return_index=True)
-        key[candidates[firsts]] = True
+    candidates = np.flatnonzero(equality & (often <= keyed_below)).astype(np.int32)
+    if len(candidates):
+        of_candidate = np.searchsorted(flat.start, candidates, side="right")
+        begins = np.flatnonzero(np.diff(of_candidate, prepend=-1))
+        rarest = np.minimum.reduceat(often[candidates], begins)
+        sizes = np.diff(begins, append=len(candidates))
+        tied = np.flatnonzero(often[candidates] == np.repeat(rarest, sizes))
+        _, firsts = np.unique(of_candidate[tied], return_index=True)
+        key[candidates[tied[firsts]]] = True
     return key
+
+
+def _rarest_first(key: Flags, often: Floats, of_constraint: Ints) -> Ints:
+    """The constraints by conjunction, in each first the key, then those that hold more and more often."""
+    rank = np.where(key, -1.0, often)
+    rank *= 0.25
+    rank += of_constraint
+    order: Ints = np.argsort(rank, kind="stable").astype(np.int32)
+    return order
 
 
 def _leading(conjunctions: Longs, start: Ints, order: Ints, often: Floats) -> Ints:
@@ -304,6 +312,7 @@ def _groups(attribute: Ints, leading: Ints, often: Floats, worth: float) -> tupl
     list_of = _numbered(attributes)
     lists = np.empty((int(list_of.max()) + 1, width), np.int32)
     lists[list_of] = attributes
+    del attributes
     size = (lists >= 0).sum(axis=1)
     without_last = np.empty(lists.shape)
     product = np.ones(len(leading))
@@ -365,18 +374,19 @@ def _ranked(codes: Longs) -> Longs:
 
 def _lead(
     flat: FlatConditions, conjunctions: Longs, group: Longs, grouped_by: Ints, often: Floats
-) -> tuple[Ints, Floats, Longs]:
+) -> tuple[Ints, Floats, NDArray[Any]]:
     """Move each group's lead to the front; how often it holds, and each conjunction's constraint on it."""
     sizes = np.diff(flat.start)[conjunctions]
-    of_constraint = np.repeat(np.arange(len(conjunctions), dtype=np.int32), sizes)
     constraints = runs(flat.start[:-1][conjunctions], sizes)
+    attribute = flat.attribute[constraints]
+    group_of = np.repeat(group.astype(np.int32), sizes)  # of each constraint; there are fewer groups
     members = np.maximum(np.bincount(group, minlength=len(grouped_by)), 1)
     mean = np.full(grouped_by.shape, np.inf)
     for rank in range(GROUPED_BY):
-        wanted = flat.attribute[constraints] == grouped_by[group[of_constraint], rank]
-        total = np.bincount(group[of_constraint[wanted]], often[constraints[wanted]], len(grouped_by))
+        wanted = attribute == grouped_by[group_of, rank]
+        total = np.bincount(group_of[wanted], often[constraints[wanted]], len(grouped_by))
         mean[:, rank] = np.where(grouped_by[:, rank] >= 0, total / members, np.inf)
     front = np.argsort(mean, axis=1, kind="stable")
     grouped_by = np.take_along_axis(grouped_by, front, axis=1)
-    wanted = flat.attribute[constraints] == grouped_by[group[of_constraint], 0]
+    wanted = attribute == grouped_by[group_of, 0]
     return grouped_by, mean.min(axis=1, initial=1.0), constraints[wanted]
