@@ -31,7 +31,7 @@ from distributary.errors import DistributaryError
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
-from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat
+from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.model import Event, Subscription
 
@@ -55,23 +55,6 @@ class RefusedError(DistributaryError):
     def __init__(self, reason: str, refused: Sequence[tuple[Event, str]] = ()) -> None:
         super().__init__(reason)
         self.refused = tuple(refused)
-
-
-def parse_endpoint(text: str) -> Endpoint:
-    """Read HOST:PORT.
-
-    >>> parse_endpoint("127.0.0.1:7000"), parse_endpoint("[::1]:7000").host
-    (Endpoint(host='127.0.0.1', port=7000), '::1')
-    >>> parse_endpoint("here")
-    Traceback (most recent call last):
-    ...
-    distributary.errors.DistributaryError: an endpoint is HOST:PORT, such as 127.0.0.1:7000, not 'here'
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not colon or not (port.isascii() and port.isdecimal() and 0 <= int(port) < 65_536):
-        raise DistributaryError(f"an endpoint is HOST:PORT, such as 127.0.0.1:7000, not {text!r}")
-    return Endpoint(host, int(port))
 
 
 def connect(

@@ -89,7 +89,7 @@ ROOMS: dict[str, Room] = {
         ),
         4.0,
     ),
-    "live": Room("nodes on sockets", ("errors", "model", "overlay", "systems"), 3.0),
+    "live": Room("nodes on sockets", ("errors", "toml_files", "model", "overlay", "systems"), 3.0),
     "client": Room("publish, subscribe", ("errors", "model", "live"), 4.4),
     "cli": Room("the command distributary", EVERYTHING, 1.4),
     "distributary": Room("the public names", ("errors", "model", "filters", "matching", "cli")),

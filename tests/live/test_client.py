@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from distributary.client import RefusedError, connect, parse_endpoint
+from distributary.client import RefusedError, connect
 from distributary.errors import DistributaryError
 from distributary.live import clients
 from distributary.live.broker import LiveBroker
 from distributary.live.client_messages import ClientGreeting, ClientSubscribe
 from distributary.live.codec import encode
 from distributary.live.frames import frame
-from distributary.live.greeting import Endpoint
+from distributary.live.greeting import Endpoint, parse_endpoint
 from distributary.model import Event, Subscription
 from live.loops import alone, until
 

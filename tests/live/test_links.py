@@ -143,8 +143,9 @@ async def test_what_is_sent_to_nobody_is_dropped_told_and_counted() -> None:
         (Greeting(1, 1, "other", 9, None), "this is network 'plant', not 'other'"),
         (Greeting(7, 9, "plant", 9, None), "versions 7 to 9"),
         (Greeting(1, 1, "plant", 2, None), "node 2 is this one"),
+        (Greeting(1, 1, "plant", 9, None, "tree"), "run '', not 'tree'"),
     ],
-    ids=["another network", "another version", "the same address"],
+    ids=["another network", "another version", "the same address", "another system"],
 )
 def test_strangers_are_refused_with_the_reason(greeting: Greeting, reason: str) -> None:
     @alone

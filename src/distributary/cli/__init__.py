@@ -8,6 +8,7 @@
 - `run`, `replay`, `demo/`: on Spark
 - `plan`, `plan_trees`, `plan_queries`: trees and placements for sites; `plan_output`: how both end
 - `sim`, `sim_queries`, `trials`: the simulator
+- `network`, `node`, `publish`, `subscribe`: brokers on real sockets and their clients
 
 `distributary lab` is in the package `distributary_lab`.
 """

@@ -41,6 +41,10 @@ COMMANDS = {
     "run": "run a streaming pipeline",
     "replay": "match subscriptions against the archive of a pipeline",
     "sim": "run a system in the simulator, under faults",
+    "network": "start, show and stop a network of brokers on this machine",
+    "node": "run a broker of a network",
+    "publish": "publish events to a broker",
+    "subscribe": "write the events that a broker gives to a subscription",
     "plan": "who should forward to whom and where queries should run: the best over your sites",
 }
 """Our own commands, each in the module of `distributary.cli` that has its name, and what it does."""

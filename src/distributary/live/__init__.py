@@ -12,6 +12,8 @@ Modules, in reading order:
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
 - `runner`: drives one node, by any clock and any network.
 - `broker`: a broker of any system, on links.
+- `settings`, `status`, `process`: a node as a process: its file, what it says of itself, its life.
+- `local_network`: processes on this machine, started and stopped together.
 
 Promised to other rooms: what comes from a wire is a message of a known kind with fields of the right types,
 or a `CodecError`, whatever the bytes were.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -70,21 +71,27 @@ class LiveBroker:
         on_delivery: Callable[[Delivery], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.network, self.system_name = name, network, system_name
         self.address = address_of(network, name)
         self._system = system(system_name)
-        self._settings = Settings.robust(
-            nodes,
-            refresh=self._system.refresh,
-            chosen=read_options(system_name, self._system.options, chosen or {}),
-        )
+        given = read_options(system_name, self._system.options, chosen or {})
+        keeping: dict[str, Any] = {"refresh": self._system.refresh}
+        keeping |= {key: given.pop(key) for key in ("copies", "refresh") if key in given}
+        self._settings = Settings.robust(nodes, **keeping, chosen=given)
         self._contacts = tuple(contacts)
         self._on_delivery = on_delivery
         self._notice = on_notice or _log.warning
         self.links = Links(
-            self.address, network, self._receive, tls=tls, limits=limits, on_notice=self._notice
+            self.address,
+            network,
+            self._receive,
+            system=system_name,
+            tls=tls,
+            limits=limits,
+            on_notice=self._notice,
         )
         self.clients = self.links.clients = ClientRoom(network, self)
+        self.published = self.delivered = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
 
@@ -158,6 +165,19 @@ class LiveBroker:
         broker, runner = self._running()
         require_sendable(event)
         runner.call(lambda: broker.publish(event))
+        self.published += 1
+
+    @property
+    def joined(self) -> bool:
+        """Whether the node has its place in the network."""
+        return self.broker is not None and self.broker.joined
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What has happened so far: at the links, and to the clients of this broker."""
+        faults = 0 if self._runner is None else self._runner.faults
+        own = {"published": self.published, "delivered": self.delivered, "faults": faults}
+        return self.links.counts + Counter(own | {"slow clients": self.clients.slow})
 
     @property
     def congested(self) -> bool:
@@ -167,6 +187,7 @@ class LiveBroker:
     # Inside.
 
     def _deliver(self, delivery: Delivery) -> None:
+        self.delivered += 1
         if not self.clients.deliver(delivery) and self._on_delivery is not None:
             self._on_delivery(delivery)
 

@@ -4,8 +4,8 @@ Rules:
 
 - Whoever connects speaks first. Both sides say which versions of the protocol they speak, which network they
   belong to, which node they are and where that listens. The later version that both speak is spoken.
-- A stranger is told why it is refused, and the connection ends: another network, no common version, the
-  address of this node itself.
+- A stranger is told why it is refused, and the connection ends: another network, another system, no common
+  version, the name of this node itself.
 - Nobody may send more than `MAX_GREETING` bytes, or take more than `PATIENCE` seconds, before it is greeted.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from distributary.errors import DistributaryError
 from distributary.live.codec import VERSION
 from distributary.overlay.node import Address
 
@@ -32,6 +33,23 @@ class Endpoint(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def parse_endpoint(text: str) -> Endpoint:
+    """Read HOST:PORT.
+
+    >>> parse_endpoint("127.0.0.1:7000"), parse_endpoint("[::1]:7000").host
+    (Endpoint(host='127.0.0.1', port=7000), '::1')
+    >>> parse_endpoint("here")
+    Traceback (most recent call last):
+    ...
+    distributary.errors.DistributaryError: an endpoint is HOST:PORT, such as 127.0.0.1:7000, not 'here'
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not colon or not (port.isascii() and port.isdecimal() and 0 <= int(port) < 65_536):
+        raise DistributaryError(f"an endpoint is HOST:PORT, such as 127.0.0.1:7000, not {text!r}")
+    return Endpoint(host, int(port))
+
+
 class Greeting(NamedTuple):
     """The first message of either side."""
 
@@ -42,6 +60,8 @@ class Greeting(NamedTuple):
     address: Address
     endpoint: Endpoint | None
     """Where it listens; None if it does not."""
+    system: str = ""
+    """The system that it runs."""
 
 
 class GreetingRefusal(NamedTuple):
@@ -77,13 +97,15 @@ def refusal(own: Greeting, theirs: Greeting) -> str | None:
     if theirs.network != own.network:
         return f"this is network {own.network!r}, not {theirs.network!r}"
     if theirs.address == own.address:
-        return f"node {own.address} is this one: give each node an address of its own"
+        return f"node {own.address} is this one: give each node a name of its own"
+    if theirs.system != own.system:
+        return f"the nodes of this network run {own.system!r}, not {theirs.system!r}"
     if theirs.oldest > own.newest or theirs.newest < own.oldest:
         spoken = f"node {theirs.address} speaks versions {theirs.oldest} to {theirs.newest} of the protocol"
         return f"{spoken}, node {own.address} versions {own.oldest} to {own.newest}: update one of them"
     return None
 
 
-def greeting(network: str, address: Address, endpoint: Endpoint | None) -> Greeting:
+def greeting(network: str, address: Address, endpoint: Endpoint | None, system: str) -> Greeting:
     """What a node of this version says."""
-    return Greeting(VERSION, VERSION, network, address, endpoint)
+    return Greeting(VERSION, VERSION, network, address, endpoint, system)

@@ -63,6 +63,7 @@ class Links:
         tls: TlsFiles | None = None,
         limits: Limits | None = None,
         on_notice: Callable[[str], None] | None = None,
+        system: str = "",
         seed: int = 0,
     ) -> None:
         self.address = address
@@ -72,6 +73,7 @@ class Links:
         """Messages and bytes sent and received, messages dropped, links made, broken and refused."""
         self.limits = limits or Limits()
         self._network = network
+        self._system = system
         self._tls = tls
         self._on_message = on_message
         self.notice = on_notice or (lambda notice: None)
@@ -155,7 +157,7 @@ class Links:
 
     def own_greeting(self) -> Greeting:
         """What this node says first."""
-        return greeting(self._network, self.address, self.endpoint)
+        return greeting(self._network, self.address, self.endpoint, self._system)
 
     def came(self, connection: Connection) -> None:
         """A connection was made, and it is not known yet with whom."""

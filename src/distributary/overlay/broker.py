@@ -18,6 +18,10 @@ class Broker(Protocol):
 
     node: Node
 
+    @property
+    def joined(self) -> bool:
+        """Whether the node has its place among the others."""
+
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node; FilterError when the system cannot serve it."""
 

@@ -27,6 +27,11 @@ class RingBroker(Broker):
         self.upkeep = upkeep
         self.send = courier.send if courier else self.node.send
 
+    @property
+    def joined(self) -> bool:
+        """Whether the node is a member of the ring."""
+        return self.ring.member
+
     def tell(self, to: Address, message: Message) -> None:
         """Send a message directly to a node, or handle it here when it is for this node."""
         if to == self.node.address:

@@ -55,6 +55,11 @@ class TreeBroker:
             clients = LocalClients(self.wants, self.home.__len__)
             self.optimiser = TreeOptimiser(tree, optimising, clients)
 
+    @property
+    def joined(self) -> bool:
+        """Whether the node is the root of the tree or has a parent."""
+        return self.tree.is_root or self.tree.parent is not None
+
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node, in place of one with the same key."""
         self.home.add(subscription)

@@ -1,0 +1,231 @@
+"""Nodes as processes: their files, what they say of themselves, networks that are started and stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from distributary.cli.main import main
+from distributary.errors import DistributaryError
+from distributary.live.local_network import LocalNetwork
+from distributary.live.settings import NodeSettings
+
+
+def written(directory: Path, text: str) -> Path:
+    path = directory / "node.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        'name = "hall-2"\nnetwork = "plant"\nlisten = "127.0.0.1:7001"\ncontacts = ["127.0.0.1:7000"]\n'
+        'status = "127.0.0.1:7101"\n[settings]\nfanout = 4\n[tls]\ncertificate = "a.crt"\nkey = "a.key"\n'
+        'authority = "ca.crt"\n',
+    )
+    settings = NodeSettings(path)
+    assert settings.table.system == "tree"
+    assert [str(each) for each in (settings.listen, *settings.contacts)] == [
+        "127.0.0.1:7001",
+        "127.0.0.1:7000",
+    ]
+    assert settings.table.settings == {"fanout": 4}
+    assert settings.tls is not None
+    assert settings.tls.key == tmp_path / "a.key"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "name: is missing"),
+        ('name = "a"\nlisen = "127.0.0.1:1"', "lisen: there is no such key; did you mean listen?"),
+        ('name = "a"\nlisten = "7000"', "an endpoint is HOST:PORT, such as 127.0.0.1:7000, not '7000'"),
+        ('name = "a"\nnodes = 0', "nodes: is 0"),
+        ('name = "a"\nstatus = "0.0.0.0:7000"', "status: 0.0.0.0 is not loopback"),
+        ("name =", "node.toml"),
+    ],
+)
+def test_a_file_that_is_wrong_is_told(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", str(written(tmp_path, text))]) == 1
+    told = capsys.readouterr().err
+    assert reason in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('name = "a"\nsystem = "guessing"', "no system 'guessing'; there are"),
+        ('name = "a"\n[settings]\nfanot = 3', "has no setting 'fanot'"),
+        ('name = "a"\nlisten = "0.0.0.0:0"', "cannot listen at 0.0.0.0 without TLS"),
+        (
+            'name = "a"\ncontacts = ["127.0.0.1:1"]',
+            "no contact lets this node in: cannot connect to 127.0.0.1:1",
+        ),
+        (
+            'name = "a"\n[tls]\ncertificate = "a"\nkey = "b"\nauthority = "c"',
+            "cannot be used: [Errno 2] No such file or directory",
+        ),
+    ],
+)
+def test_a_node_that_cannot_start_says_why_and_ends(
+    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["node", str(written(tmp_path, text))]) == 1
+    told = capsys.readouterr().err
+    assert reason in told
+    assert "Traceback" not in told
+
+
+def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), input=given, capture_output=True, text=True, timeout=60)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "distributary.cli", *arguments]
+
+
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalNetwork, dict[str, Any]]]:
+    network = LocalNetwork(tmp_path_factory.mktemp("plant") / "new")
+    described = network.up(4, "tree")
+    try:
+        yield network, described
+    finally:
+        network.down()
+        for process in network._started.values():
+            process.wait(10)
+
+
+def lines_of(path: Path, count: int) -> list[str]:
+    """The ids of the events written to a file, as soon as there are so many."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        found = path.read_text().splitlines() if path.exists() else []
+        if len(found) >= count:
+            return [json.loads(line)["id"] for line in found]
+        time.sleep(0.05)
+    raise AssertionError(f"{path.read_text() if path.exists() else 'nothing'} after 30 seconds")
+
+
+def test_what_is_published_at_one_process_is_written_at_another(
+    plant: tuple[LocalNetwork, dict[str, Any]], tmp_path: Path
+) -> None:
+    _, described = plant
+    first, *_, last = (node["client"] for node in described["nodes"])
+    out = tmp_path / "out.jsonl"
+    asked = command(
+        "subscribe", "--at", last, "--topic", "quotes/*", "--where", "price > 3", "--out", str(out)
+    )
+    subscriber = subprocess.Popen(asked, stderr=subprocess.PIPE, text=True)
+    try:
+        assert subscriber.stderr is not None
+        assert subscriber.stderr.readline().startswith("subscribed as ")
+        ran = run(
+            "publish", "--to", first, "--events", "-", given=json.dumps({"id": "early", "topic": "quotes/A"})
+        )
+        assert ran.returncode == 0
+        time.sleep(1.0)
+        records = [{"id": f"e{number}", "topic": "quotes/A", "price": number} for number in range(8)]
+        given = "\n".join(map(json.dumps, records)) + "\nnot JSON\n"
+        ran = run("publish", "--to", first, "--events", "-", given=given)
+        assert ran.returncode == 3
+        assert "8 events published, 1 not" in ran.stderr
+        assert lines_of(out, 4) == ["e4", "e5", "e6", "e7"]
+        subscriber.send_signal(signal.SIGTERM)
+        assert subscriber.wait(10) == 0
+        assert "4 events written" in subscriber.stderr.read()
+    finally:
+        subscriber.kill()
+        subscriber.communicate()
+
+
+def test_status_shows_every_node(
+    plant: tuple[LocalNetwork, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, described = plant
+    assert main(["network", "status", "--dir", str(network.directory), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [node["name"] for node in told] == ["node-1", "node-2", "node-3", "node-4"]
+    assert all(node["joined"] for node in told)
+    assert main(["network", "status", "--dir", str(network.directory)]) == 0
+    assert "node-4" in capsys.readouterr().out
+    host, _, port = described["nodes"][0]["status"].rpartition(":")
+    pages = {}
+    for method, path in (("GET", "/health"), ("GET", "/metrics"), ("GET", "/"), ("POST", "/health")):
+        connection = HTTPConnection(host, int(port), timeout=10)
+        connection.request(method, path)
+        answer = connection.getresponse()
+        pages[method, path] = (answer.status, answer.read().decode())
+        connection.close()
+    assert [status for status, _ in pages.values()] == [200, 200, 404, 405]
+    assert "distributary_joined 1" in pages["GET", "/metrics"][1]
+
+
+def test_a_node_that_is_killed_is_missing_and_comes_back_with_its_file(
+    plant: tuple[LocalNetwork, dict[str, Any]],
+) -> None:
+    network, described = plant
+    lost = described["nodes"][0]
+    os.kill(lost["pid"], signal.SIGKILL)
+    network._started["node-1"].wait(10)
+    assert until(lambda: [node["name"] for node in network.status() if node.get("missing")] == ["node-1"])
+    with open(network.directory / "again.log", "wb") as log:
+        network._started["node-1"] = subprocess.Popen(command("node", lost["config"]), stdout=log, stderr=log)
+    assert until(lambda: all(node.get("joined") for node in network.status()))
+    assert network.status()[0]["linked"], "it has found the others"
+
+
+def until(holds: Any) -> bool:
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_network_that_is_up_is_not_started_again(plant: tuple[LocalNetwork, dict[str, Any]]) -> None:
+    network, _ = plant
+    with pytest.raises(DistributaryError, match="has a network: distributary network down first"):
+        LocalNetwork(network.directory).up(2, "tree")
+
+
+def test_a_network_that_cannot_start_leaves_nothing_running(tmp_path: Path) -> None:
+    network = LocalNetwork(tmp_path)
+    with pytest.raises(DistributaryError, match=r"node-1 stopped: .*no system 'guessing'"):
+        network.up(2, "guessing")
+    assert [process.wait(10) for process in network._started.values()] == [1]
+    with pytest.raises(DistributaryError, match="has no network"):
+        network.status()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["subscribe", "--at", "127.0.0.1:1"], ["publish", "--to", "127.0.0.1:1"], ["network", "up"]]
+)
+def test_arguments_that_are_missing_are_told(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def test_no_broker_there_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"id": "e1"}\n')
+    assert main(["publish", "--to", "127.0.0.1:1", "--events", str(events)]) == 1
+    assert main(["subscribe", "--at", "127.0.0.1:1", "--topic", "a"]) == 1
+    told = capsys.readouterr().err
+    assert told.count("cannot connect to 127.0.0.1:1") == 2
