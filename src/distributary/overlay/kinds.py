@@ -119,6 +119,9 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "DirectoryRemoval": 100,
         "UnknownSubscriptions": 101,
         "ValueNotice": 102,
+        "PublishedValue": 106,
+        "RegistrationForward": 115,
+        "GuardedRemoval": 116,
     },
     "systems.state_aware.order": {"ValueStamp": 103, "LatestValue": 104},
     "systems.state_aware.latest": {
@@ -129,7 +132,6 @@ BY_MODULE: dict[str, dict[str, int]] = {
     },
     "systems.state_aware.sf": {"Value": 105},
     "systems.state_aware.mfd": {
-        "PublishedValue": 106,
         "LevelValue": 107,
         "LevelReport": 108,
         "SubFilterValues": 109,
@@ -139,14 +141,13 @@ BY_MODULE: dict[str, dict[str, int]] = {
     "systems.state_aware.sub_filters": {"SubFilterName": 112, "SubFilterStart": 113},
     "systems.state_aware.thresholds": {
         "ValueOffer": 114,
-        "RegistrationForward": 115,
-        "GuardedRemoval": 116,
         "GuardedValue": 117,
         "QuietReport": 118,
         "QuietLease": 119,
         "LeaseRevocation": 120,
     },
-    "systems.state_aware.lengths": {"HandBackRequest": 121, "HandBackReply": 122},
+    "systems.state_aware.lengths.change": {"HandBackRequest": 121, "HandBackReply": 122},
+    "systems.state_aware.lengths.surveyed": {"WorkRequest": 293, "WorkReport": 294, "PlaceConfirmation": 295},
     "flow.language.schema": {"Item": 123, "Schema": 138},
     "systems.queries.messages": {
         "Element": 124,

@@ -41,7 +41,11 @@ from distributary.systems.options import (
 )
 from distributary.systems.ring_broker import RingBroker
 from distributary.systems.state_aware.broker import StateAwareBroker
-from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
+from distributary.systems.state_aware.lengths.change import BalancedBroker
+from distributary.systems.state_aware.lengths.mfd import BalancedMFD
+from distributary.systems.state_aware.lengths.sf import BalancedSF
+from distributary.systems.state_aware.lengths.target import WorkTarget
+from distributary.systems.state_aware.lengths.thresholds import BalancedThresholds
 from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import Segments
 from distributary.systems.state_aware.sf import SFBroker
@@ -124,10 +128,14 @@ def state_aware(kind: Callable[..., StateAwareBroker]) -> MakeBroker:
     return make
 
 
-def balanced(parts: RingParts) -> RingBroker:
-    """Make a node of thresholds with segments whose length is looked at twice a minute."""
-    target = WorkTarget(spacing=parts.ring.circle.size // parts.settings.nodes, period=30.0)
-    return state_aware(partial(BalancedBroker, balance=target))(parts)
+def balanced(kind: Callable[..., BalancedBroker]) -> MakeBroker:
+    """Make nodes of a state-aware system with segments whose length is looked at twice a minute."""
+
+    def make(parts: RingParts) -> RingBroker:
+        target = WorkTarget(spacing=parts.ring.circle.size // parts.settings.nodes, period=30.0)
+        return state_aware(partial(kind, balance=target))(parts)
+
+    return make
 
 
 def hope(kind: Callable[..., HopeBroker], addressing: type[Addressing] = Addressing) -> MakeBroker:
@@ -229,7 +237,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "state-aware-lengths": System(
         "tolerances by thresholds, with segments whose length follows their work",
-        on_ring(balanced),
+        on_ring(balanced(BalancedThresholds)),
         QUOTES,
         options=SEGMENTS,
         names_all=False,
@@ -242,8 +250,23 @@ SYSTEMS: dict[str, System] = {
         options=LEVELS,
         names_all=False,
     ),
+    "state-aware-mfd-lengths": System(
+        "tolerances by MFD, with segments whose length follows their work",
+        on_ring(balanced(BalancedMFD)),
+        WIDE_QUOTES,
+        "within",
+        options=LEVELS,
+        names_all=False,
+    ),
     "state-aware-sf": System(
         "tolerances by SF (002)", on_ring(state_aware(SFBroker)), QUOTES, options=SEGMENTS, names_all=False
+    ),
+    "state-aware-sf-lengths": System(
+        "tolerances by SF, with segments whose length follows their work",
+        on_ring(balanced(BalancedSF)),
+        QUOTES,
+        options=SEGMENTS,
+        names_all=False,
     ),
     "state-aware-thresholds": System(
         "tolerances by thresholds and leases",

@@ -14,7 +14,8 @@ import numpy as np
 
 from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
-from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
+from distributary.systems.state_aware.lengths.target import WorkTarget
+from distributary.systems.state_aware.lengths.thresholds import BalancedThresholds
 from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.rows import gini, mean, select
 from distributary_lab.state_aware.stock_application import CIRCLE, deploy
@@ -67,8 +68,8 @@ def _subscribe_by_popularity(
     deployment.simulator.run(until=60)
 
 
-def _brokers(deployment: Deployment) -> list[BalancedBroker]:
-    return [each for each in deployment.members.values() if isinstance(each, BalancedBroker)]
+def _brokers(deployment: Deployment) -> list[BalancedThresholds]:
+    return [each for each in deployment.members.values() if isinstance(each, BalancedThresholds)]
 
 
 def _handled(deployment: Deployment) -> dict[int, int]:

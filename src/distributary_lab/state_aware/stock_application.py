@@ -19,7 +19,7 @@ from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring
 from distributary.sim.deployment import Costs, Deployment
 from distributary.systems.state_aware.broker import StateAwareBroker
-from distributary.systems.state_aware.lengths import BalancedBroker
+from distributary.systems.state_aware.lengths.thresholds import BalancedThresholds
 from distributary.systems.state_aware.mfd import MFDBroker
 from distributary.systems.state_aware.segments import NODES, Segments
 from distributary.systems.state_aware.sf import SFBroker
@@ -31,7 +31,7 @@ SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
     "mfd": MFDBroker,
     "thresholds": ThresholdsBroker,
-    "lengths": BalancedBroker,
+    "lengths": BalancedThresholds,
 }
 COMPARED = ("sf", "mfd", "thresholds")
 """Those that have segments of one length."""

@@ -10,11 +10,13 @@ import pytest
 from distributary.errors import FilterError
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
+from distributary.overlay.ring.ring import Arrival
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
 from distributary.sim.simulator import Observer
 from distributary.sim.trials.trial import Trial, run_trial
-from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker, PublishedValue
+from distributary.systems.state_aware.broker import PublishedValue, ValueNotice
+from distributary.systems.state_aware.mfd import LevelReport, LevelValue, MFDBroker
 from systems.state_aware.worlds import run_against_oracle, settled_world
 
 ITEM = "A/B/C"
@@ -195,3 +197,25 @@ def test_tolerances_on_several_attributes_are_refused() -> None:
     deployment, addresses = settled_world(MFDBroker, 3, seed=1)
     with pytest.raises(FilterError, match="several attributes"):
         deployment.subscribe(Subscription("s", "ann", topic=ITEM, change={"d": 1, "e": 2}), at=addresses[0])
+
+
+def test_a_home_does_not_register_again_for_a_value_that_is_older_than_what_it_has() -> None:
+    """It would be given the same value again, and so on."""
+    deployment, addresses = settled_world(MFDBroker, 12, 1)
+    home = deployment.members[addresses[0]]
+    key = SubscriptionKey("s", "s")
+    deployment.subscribe(Subscription("s", "s", topic="A/B/C", change={"d": 1}), at=addresses[0])
+    deployment.simulator.run(until=5)
+    deployment.publish(Event("e1", "A/B/C", {"d": 5}), at=addresses[1])
+    deployment.simulator.run(until=10)
+    latest = home._own[key].delivered["A/B/C"].stamp
+    registered = []
+    home.ring.route = lambda key, message: registered.append(message)
+    older = latest._replace(number=latest.number - 1)
+    wanted = ((addresses[0], (key,)),)
+    notice = ValueNotice("A/B/C", Event("e0", "A/B/C", {"d": 4}), older, wanted)
+    arrival = Arrival(addresses[1])
+    deployment.simulator.call(addresses[0], lambda: home.ring.listeners[ValueNotice](notice, arrival))
+    deployment.simulator.run(until=20)
+    assert not registered
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["e1"]

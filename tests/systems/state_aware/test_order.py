@@ -14,7 +14,8 @@ from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
 from distributary.systems.state_aware import order
 from distributary.systems.state_aware.broker import StateAwareBroker
-from distributary.systems.state_aware.lengths import BalancedBroker, WorkTarget
+from distributary.systems.state_aware.lengths.target import WorkTarget
+from distributary.systems.state_aware.lengths.thresholds import BalancedThresholds
 from distributary.systems.state_aware.mfd import MFDBroker, SubFilterValues
 from distributary.systems.state_aware.order import LatestValues, PublisherOrder, ValueStamp
 from distributary.systems.state_aware.sf import SFBroker
@@ -27,7 +28,7 @@ SYSTEMS: dict[str, Callable[..., StateAwareBroker]] = {
     "sf": SFBroker,
     "mfd": MFDBroker,
     "thresholds": ThresholdsBroker,
-    "lengths": partial(BalancedBroker, balance=WorkTarget(spacing=CIRCLE.size // 20)),
+    "lengths": partial(BalancedThresholds, balance=WorkTarget(spacing=CIRCLE.size // 20)),
 }
 on_every_system = pytest.mark.parametrize("make", SYSTEMS.values(), ids=SYSTEMS)
 

@@ -9,7 +9,7 @@
 - `sub_filters`: the sub-filters of MFD at the node that keeps them
 - `directory`: the subscriptions of an item, ordered by the values at which they fire
 - `thresholds`: ours: a value goes only where somebody takes it, and publishers hold leases on quiet ranges
-- `lengths`: `thresholds` with segments whose length follows their work
+- `lengths`: thresholds, SF and MFD with segments whose length follows their work
 
 Promises: SF and thresholds are exact; MFD delivers other values than SF and keeps the bound of Theorem 1.
 """

@@ -46,7 +46,7 @@ from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 from distributary.systems.state_aware.latest import LatestExchange
-from distributary.systems.state_aware.order import PublisherOrder, ValueStamp
+from distributary.systems.state_aware.order import LatestValue, PublisherOrder, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 PERIODS = 3
@@ -102,11 +102,34 @@ class DirectoryRemoval(NamedTuple):
     home: Address
 
 
+class RegistrationForward(NamedTuple):
+    """A registration on its way from its item's guard to its place, with the latest values of the item."""
+
+    register: DirectoryRegistration
+    guard: Address
+    latest: tuple[LatestValue, ...] = ()
+
+
+class GuardedRemoval(NamedTuple):
+    """To the guard: remove a subscription at the place of its tolerance."""
+
+    unregister: DirectoryRemoval
+    tolerance: float
+
+
 class UnknownSubscriptions(NamedTuple):
     """From a home to a rendezvous: these subscriptions do not exist here."""
 
     item: str
     names: tuple[SubscriptionKey, ...]
+
+
+class PublishedValue(NamedTuple):
+    """A value for the node that puts the values of its item in order, numbered by its publisher."""
+
+    item: str
+    event: Event
+    published: ValueStamp
 
 
 class ValueNotice(NamedTuple):
@@ -335,9 +358,9 @@ class StateAwareBroker(RendezvousBroker):
             if kept is not None and kept.registered.home == home:
                 self._forget(name)
 
-    def _forget(self, name: SubscriptionKey) -> None:
+    def _forget(self, name: SubscriptionKey, *, moved: bool = False) -> None:
         key = self.directory[name].key
-        self.dismiss(name)
+        self.dismiss(name, moved=moved)
         if name in self.replication.contents(key):
             self.replication.drop(key, name)
 
@@ -379,13 +402,17 @@ class StateAwareBroker(RendezvousBroker):
             if own is None or own.registered.item != item:
                 unknown.append(name)
             elif not stamp.is_newer(own.last_seen(event.topic)):
-                if own.delivered[event.topic].stamp != stamp:
-                    self._announce(own)
+                self.correct(own, event.topic, stamp)
             elif self.decide(own, event, stamp):
                 taken.append(name)
         self.home.accept(event, taken)
         if unknown:
             self.send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
+
+    def correct(self, own: TrackedSubscription, topic: str, stamp: ValueStamp) -> None:
+        """Tell a rendezvous what was delivered, after it selected a value that was decided on before."""
+        if own.delivered[topic].stamp != stamp:
+            self._announce(own)
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         """Whether a subscription of this node takes a value that its rendezvous selected it for."""

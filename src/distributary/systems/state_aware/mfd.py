@@ -47,6 +47,7 @@ from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     Held,
     LastDelivered,
+    PublishedValue,
     StateAwareBroker,
     TrackedSubscription,
 )
@@ -61,14 +62,6 @@ REMEMBERED = 1000
 """How many forwarded values a leader remembers."""
 
 
-class PublishedValue(NamedTuple):
-    """A value for the sequencer of its item."""
-
-    item: str
-    event: Event
-    published: ValueStamp
-
-
 class LevelValue(NamedTuple):
     """A value for a level: the sub-filters below that it passed, and those that it begins."""
 
@@ -78,6 +71,8 @@ class LevelValue(NamedTuple):
     level: int
     passed: frozenset[SubFilterName] = frozenset()
     begins: frozenset[SubFilterStart] = frozenset()
+    length: int | None = None
+    """How long the segment of the item is, where that differs."""
 
 
 class LevelReport(NamedTuple):
@@ -159,15 +154,20 @@ class MFDBroker(StateAwareBroker):
         item, event, published = message
         assert event.topic is not None
         if self.order.admits(event.topic, published):
-            self._cast(LevelValue(item, event, self.stamp(), 1))
+            self.send_to_lowest(item, event, self.stamp())
+
+    def send_to_lowest(self, item: str, event: Event, stamp: ValueStamp) -> None:
+        """Send a value to the lowest level of an item."""
+        self._cast(LevelValue(item, event, stamp, 1))
 
     def _cast(self, message: LevelValue) -> None:
-        first, length = self.segments.level_stretch(message.item, message.level)
+        item, level = message.item, message.level
+        first, length = self.segments.level_stretch(item, level, self.length_of(item))
         self.ring.multicast_segment(first, length, message)
 
     def _receive_value(self, message: LevelValue, arrival: Arrival) -> None:
         """Apply a value to the sub-filters of its level that it is for; notify homes and report output."""
-        item, event, stamp, level, passed, begins = message
+        item, event, stamp, level, passed, begins, _ = message
         topic = event.topic or ""
         if level == 1:
             self.latest.keep(item, event, stamp)
@@ -262,7 +262,7 @@ class MFDBroker(StateAwareBroker):
 
     def _output(self, output: LevelValue) -> None:
         """Report the output of this node to the leader, which may be this node."""
-        leader = self.segments.leader_place(output.item, output.level - 1)
+        leader = self.segments.leader_place(output.item, output.level - 1, self.length_of(output.item))
         if self.ring.owns(leader):
             self._gather(output)
         elif output.passed or output.begins:
@@ -270,11 +270,11 @@ class MFDBroker(StateAwareBroker):
 
     def _gather(self, output: LevelValue) -> None:
         """Collect output; it is forwarded when the window closes, or at once after that."""
-        item, _, stamp, level, passed, begins = output
+        item, _, stamp, level, passed, begins, _ = output
         about = (item, level, stamp)
         gathered = self._gathered.get(about)
         if gathered is None:
-            first, _ = self.segments.level_stretch(item, level - 1)
+            first, _ = self.segments.level_stretch(item, level - 1, self.length_of(item))
             window = 0.0 if self.ring.owns(first) else self.window
             gathered = self._gathered[about] = _LevelOutput(self.node.now + window)
             if len(self._gathered) > REMEMBERED:
@@ -412,13 +412,20 @@ class MFDBroker(StateAwareBroker):
         return SubFilterName(tracked.rule, attribute, key), tuple(reversed(below))
 
     def _place(self, item: str, name: SubFilterName) -> int:
-        return self.segments.logical_place(item, name.logical)
+        return self.segments.logical_place(item, name.logical, self.length_of(item))
+
+    def length_of(self, item: str) -> int:
+        """How long the segment of an item is, as far as this node knows."""
+        return self.segments.length
 
     # The home, and soft state.
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         own.remember(event, stamp)
         return True
+
+    def correct(self, own: TrackedSubscription, topic: str, stamp: ValueStamp) -> None:
+        return  # registering would begin the sub-filters again, with that same value, and so on
 
     def tidy(self, oldest: float) -> None:
         """Remove proxies that were not refreshed, or whose place another node owns now."""

@@ -151,18 +151,20 @@ class Segments:
             digits += 1
         return digits
 
-    def logical_place(self, item: str, logical: LogicalNode) -> int:
-        """Where a logical node of an item is kept. Levels beyond the last share its places."""
+    def logical_place(self, item: str, logical: LogicalNode, length: int | None = None) -> int:
+        """Where a logical node of an item is kept, in a segment of the common length or of one of its own.
+        Levels beyond the last share its places."""
         level = min(logical.level, self.levels)
         index = LogicalNode(level, logical.digit).index
-        return self.circle.add(self.start(item), index * self.length // (self.levels * (BASE - 1)))
+        steps = index * (length or self.length) // (self.levels * (BASE - 1))
+        return self.circle.add(self.start(item), steps)
 
-    def level_stretch(self, item: str, level: int) -> tuple[int, int]:
+    def level_stretch(self, item: str, level: int, length: int | None = None) -> tuple[int, int]:
         """From the place of the first logical node of a level to that of its last: where it starts, and its
         length."""
-        first = self.logical_place(item, LogicalNode(level, 1))
-        return first, self.circle.clockwise(first, self.leader_place(item, level)) + 1
+        first = self.logical_place(item, LogicalNode(level, 1), length)
+        return first, self.circle.clockwise(first, self.leader_place(item, level, length)) + 1
 
-    def leader_place(self, item: str, level: int) -> int:
+    def leader_place(self, item: str, level: int, length: int | None = None) -> int:
         """Where the last logical node of a level is kept, which leads it."""
-        return self.logical_place(item, LogicalNode(level, BASE - 1))
+        return self.logical_place(item, LogicalNode(level, BASE - 1), length)

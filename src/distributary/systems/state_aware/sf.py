@@ -13,12 +13,13 @@ comparing takes time proportional to the directory.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from distributary.model import Event, SubscriptionKey
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import Held, StateAwareBroker, TrackedSubscription
-from distributary.systems.state_aware.order import ValueStamp
+from distributary.systems.state_aware.order import LatestValue, ValueStamp
 from distributary.systems.state_aware.segments import Segments
 
 
@@ -52,6 +53,11 @@ class SFBroker(StateAwareBroker):
         if held is None:
             return
         tracked.learn(held, self.settled)
+        self.on_learnt(tracked)
+
+    def on_learnt(self, tracked: TrackedSubscription) -> None:
+        """Give a subscription whose home has told what it remembers the latest values that it lacks."""
+        item = tracked.registered.item
         self.latest.need(item)
         self._begin_with_latest(item, tracked)
 
@@ -60,9 +66,13 @@ class SFBroker(StateAwareBroker):
             self._begin_with_latest(item, tracked)
 
     def _begin_with_latest(self, item: str, tracked: TrackedSubscription) -> None:
-        for event, stamp in self.latest.of(item):
+        self.begin_with(tracked, self.latest.of(item))
+
+    def begin_with(self, tracked: TrackedSubscription, latest: Iterable[LatestValue]) -> None:
+        """Give a subscription the latest values of the topics of which it has none."""
+        for event, stamp in latest:
             if event.topic not in tracked.delivered and tracked.takes(event, stamp):
-                self.notify(item, event, stamp, [tracked])
+                self.notify(tracked.registered.item, event, stamp, [tracked])
 
     def on_dismissed(self, tracked: TrackedSubscription, *, moved: bool) -> None:
         item = tracked.registered.item
@@ -77,5 +87,9 @@ class SFBroker(StateAwareBroker):
             return
         stamp = self.stamp()
         self.latest.keep(item, event, stamp)
+        self.filter(item, event, stamp)
+
+    def filter(self, item: str, event: Event, stamp: ValueStamp) -> None:
+        """Send a value to the homes of the subscriptions here that take it."""
         subscriptions = self._items.get(item, {})
         self.notify(item, event, stamp, [each for each in subscriptions.values() if each.takes(event, stamp)])

@@ -14,6 +14,12 @@ from distributary.systems.state_aware.broker import Rule, TrackedSubscription
 from distributary.systems.state_aware.order import ValueStamp
 
 
+def logical_of(key: Key) -> LogicalNode:
+    """The logical node that keeps the sub-filters of this key; those of no unit are with the lowest."""
+    units = key[0]
+    return logical_node(units) if units else LogicalNode(1, 1)
+
+
 class SubFilterName(NamedTuple):
     """Identifies a sub-filter of an item."""
 
@@ -24,8 +30,7 @@ class SubFilterName(NamedTuple):
     @property
     def logical(self) -> LogicalNode:
         """The logical node of 002's Figure 5 that keeps this sub-filter."""
-        units = self.key[0]
-        return logical_node(units) if units else LogicalNode(1, 1)
+        return logical_of(self.key)
 
     @property
     def level(self) -> int:

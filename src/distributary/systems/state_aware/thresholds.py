@@ -44,7 +44,9 @@ from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     DirectoryRegistration,
     DirectoryRemoval,
+    GuardedRemoval,
     Held,
+    RegistrationForward,
     StateAwareBroker,
     TrackedSubscription,
 )
@@ -66,21 +68,6 @@ class ValueOffer(NamedTuple):
     event: Event
     published: ValueStamp
     number: int
-
-
-class RegistrationForward(NamedTuple):
-    """A registration on its way from the guard to its place, with the latest values of its item."""
-
-    register: DirectoryRegistration
-    guard: Address
-    latest: tuple[LatestValue, ...] = ()
-
-
-class GuardedRemoval(NamedTuple):
-    """To the guard: remove a subscription at the place of its tolerance."""
-
-    unregister: DirectoryRemoval
-    tolerance: float
 
 
 class GuardedValue(NamedTuple):
