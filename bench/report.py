@@ -6,7 +6,7 @@ import operator
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -43,6 +43,17 @@ class Result:
         """
         found = TARGET.match(self.target)
         return found is not None and not COMPARED[found[1]](self.value, float(found[2].replace(",", "")))
+
+
+def ratio(result: Result, base: Result, target: str) -> Result:
+    """How many times a measured base a result is, as a result that is judged by a target of its own."""
+    return replace(
+        result,
+        engine=f"{result.engine} / {base.engine}",
+        value=result.value / base.value,
+        unit="times",
+        target=target,
+    )
 
 
 def best_of(

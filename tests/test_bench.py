@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from bench import __main__ as runner
-from bench.report import Result, best_of
+from bench.report import Result, best_of, ratio
 
 LONG = ("matcher", "simulator", "systems", "spark", "queries", "hostile")
 
@@ -53,7 +53,8 @@ def test_a_peer_and_a_part_of_a_workload_can_be_asked_for(part: str) -> None:
         (3, "< 3 x", True),
         (11, "> 10", False),
         (798_187, "= 798,188 (Figure 6)", True),
-        (7, "1.3 times the index", False),
+        (1.31, "<= 1.3 times", True),
+        (7, "about 1 (section IV.B.2)", False),
         (7, "", False),
     ],
 )
@@ -64,6 +65,29 @@ def test_a_missed_target_is_marked(
     assert result.is_missed == missed
     runner.show(Console(width=110), "some", [result], 1.0)
     assert ("missed" in capsys.readouterr().out) == missed
+
+
+@pytest.mark.parametrize(("value", "missed"), [(13, False), (13.1, True)])
+def test_what_is_to_be_so_many_times_another_is_judged(value: float, missed: bool) -> None:
+    index = Result("work", "index", "one event", 10, "µs/event", "", "<= 5")
+    matcher = Result("work", "Matcher", "one event", value, "µs/event", "the index")
+    compared = ratio(matcher, index, "<= 1.3 times")
+    assert compared == Result(
+        "work", "Matcher / index", "one event", value / 10, "times", "the index", "<= 1.3 times"
+    )
+    assert compared.is_missed == missed
+
+
+@pytest.mark.parametrize("name", ["topics", "conditions", "rules", "paths"])
+def test_a_matcher_is_judged_by_its_index_and_small_batches_by_large_ones(name: str) -> None:
+    """Each target that is relative to something measured stands beside the ratio."""
+    results = import_module(f"bench.{name}").run(True)
+    of_matcher = [result for result in results if result.engine.startswith("Matcher / ")]
+    of_batches = [result for result in results if result.measure.startswith("64 / ")]
+    assert of_matcher
+    assert of_batches or name == "paths"
+    assert {result.target for result in of_matcher} == {"<= 1.3 times"}
+    assert {result.target for result in of_batches} <= {"<= 1.5 times"}
 
 
 def test_the_runner_writes_the_numbers_with_machine_and_versions(
