@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from distributary.errors import DistributaryError
 from distributary.overlay.node import Address, Node, Send, Token
 from distributary.overlay.replication import (
+    TOMBSTONES,
     DigestCheck,
+    Dropped,
     ReplicaItem,
     Replicas,
     Replication,
@@ -170,6 +172,18 @@ class Holding:
         return () if to == self.deaf else self.inner.delays(now, sender, to, message)
 
 
+class Counting:
+    """A network that counts the messages with replicas."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.replicas = 0
+
+    def delays(self, now: float, sender: Address, to: Address, message: Any) -> Any:
+        self.replicas += isinstance(message, Replicas)
+        return self.inner.delays(now, sender, to, message)
+
+
 def test_a_check_mends_what_a_lost_message_left_out() -> None:
     shelf = Shelf([10, 50, 90, 130, 170], copies=2)
     shelf.world.network = Holding(shelf.world.network, 130)
@@ -221,15 +235,59 @@ def test_whoever_sends_an_old_version_is_told_the_newer() -> None:
     new = ReplicaItem(60, "a", Version(2.0, 50), None)
     node.receive(Replicas((new,)), 10, 3.0)
     effects = node.receive(Replicas((ReplicaItem(60, "a", Version(1.0, 90), "old"),)), 10, 3.0)
-    assert effects == [(10, Replicas((new,)))]
+    assert effects == [(10, Replicas((new._replace(entry=Dropped(0.0)),)))]
 
 
-def test_a_tombstone_is_buried_in_time() -> None:
+@pytest.mark.parametrize("ahead", [(), (90,), (10,), (50, 10)])
+def test_a_tombstone_is_buried_in_time_whatever_clocks_say(ahead: tuple[Address, ...]) -> None:
     shelf = Shelf([10, 50, 90], copies=1)
+    for node in ahead:
+        shelf.world.set_clock(node, forward=5000.0)
+    shelf.world.network = sent = Counting(shelf.world.network)
     shelf.put(60, "a", "entry")
     shelf.drop(60, "a")
-    shelf.rest(800.0)
+    shelf.rest(TOMBSTONES - 20.0)
+    assert sent.replicas == 2, "it is not handed over again and again"
+    assert [bool(one._items) for one in shelf.shelves.values()] == [True, False, True]
+    shelf.rest(50.0)
     assert [one._items for one in shelf.shelves.values()] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("ahead", [90, 130])
+def test_a_dropped_entry_does_not_come_back_though_clocks_differ(ahead: Address, when: str) -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.put(60, "b", "other")
+    shelf.rest(1.0)
+    shelf.world.pause(170)
+    shelf.world.network = Holding(shelf.world.network, 170)
+    if when == "before":
+        shelf.world.set_clock(ahead, forward=5000.0)
+    shelf.drop(60, "a")
+    shelf.rest(2.0)
+    if when == "after":
+        shelf.world.set_clock(ahead, forward=5000.0)
+    shelf.rest()
+    if ahead == 130:
+        shelf.crash(90)
+        shelf.rest()
+    shelf.world.network = shelf.world.network.inner
+    shelf.world.resume(170)
+    shelf.rest()
+    assert dict(shelf.shelves[shelf.owner(60)].contents(60)) == {"b": "other"}
+
+
+def test_nodes_do_not_hand_a_tombstone_back_and_forth() -> None:
+    shelf = Shelf([10, 50, 90, 130, 170], copies=2)
+    shelf.put(60, "a", "entry")
+    shelf.drop(60, "a")
+    shelf.rest(100.0)
+    shelf.world.pause(130)  # its time stands still, and it buries the tombstone last
+    shelf.rest(300.0)
+    shelf.world.resume(130)
+    shelf.rest(TOMBSTONES)
+    assert [one._items for one in shelf.shelves.values()] == [{}] * 5
 
 
 def digest_after(items: list[ReplicaItem]) -> int:

@@ -225,6 +225,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "ReplicaRequest": 156,
         "StrayItems": 157,
         "StrayReceipt": 158,
+        "Dropped": 296,
     },
     "overlay.ring.circle": {"Circle": 159},
     "overlay.ring.merging": {"MergeHint": 160},

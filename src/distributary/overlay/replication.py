@@ -12,7 +12,9 @@ Rules:
 - An entry has a version: the time of the change (later than any version of it seen before) and who made it.
   The greater wins everywhere, so the order of messages does not matter and repeating one changes nothing.
 - A dropped entry leaves a tombstone, an item without an entry, for `TOMBSTONES` seconds; a replica that was
-  out of reach for longer may bring the entry back.
+  out of reach for longer may bring the entry back. Clocks need not agree for that, and one that is put
+  forward does not hurry it: each node counts its periods, and a tombstone is sent with its age. Handing it on
+  never makes it younger than it is at the sender, so all replicas have buried it in the end.
 - Every `period` seconds an owner tells its siblings a digest of what it hosts; where theirs differs, both
   sides give each other what is newer. Nothing else is needed to heal: lost messages only cost a period.
 - Replicas that no owner has asked after for three periods are *strays*: they are routed to the owner of
@@ -54,8 +56,14 @@ class Version(NamedTuple):
     writer: Address
 
 
+class Dropped(NamedTuple):
+    """Sent in the place of an entry that was dropped: how many seconds ago, as far as nodes have counted."""
+
+    seconds: float
+
+
 class ReplicaItem(NamedTuple):
-    """An entry as it is kept and sent; without an entry it says that the entry was dropped."""
+    """An entry as it is kept and sent; without an entry (sent: with `Dropped`), the entry was dropped."""
 
     key: int
     name: Name
@@ -130,8 +138,10 @@ class Replication:
         self._items: dict[int, dict[Name, ReplicaItem]] = {}
         self._digests: dict[int, int] = {}
         """Of each key of `_items`, the sum of the hashes of its items (see `_digest`)."""
+        self._counted = 0.0
+        """The seconds that this node has been up, counted by periods."""
         self._tombstones: dict[tuple[int, Name], float] = {}
-        """When the items of `_items` without an entry were dropped."""
+        """When, as counted here, the items of `_items` without an entry were dropped."""
         self._owned: set[int] = set()
         """The keys among those of `_items` that this node takes for its own."""
         self._contents: dict[int, dict[Name, Any]] = {}
@@ -211,6 +221,9 @@ class Replication:
 
     def _keep(self, item: ReplicaItem) -> bool:
         """Keep an item unless a version at least as new is here."""
+        age = item.entry.seconds if isinstance(item.entry, Dropped) else 0.0
+        if isinstance(item.entry, Dropped):
+            item = item._replace(entry=None)
         key, name, version, entry = item
         items = self._items.setdefault(key, {})
         if name in items:
@@ -221,7 +234,7 @@ class Replication:
         self._digests[key] = self._digests.get(key, 0) + _hash(key, name, version)
         self._tombstones.pop((key, name), None)
         if entry is None:
-            self._tombstones[key, name] = version.time
+            self._tombstones[key, name] = self._counted - age
         if self.ring.owns(key):
             self._owned.add(key)
             self._show(key, name, entry)
@@ -263,10 +276,19 @@ class Replication:
         return self.ring.siblings(self.copies)
 
     def _give(self, to: Iterable[Address], items: Iterable[ReplicaItem]) -> None:
-        replicas = Replicas(tuple(items))
+        replicas = Replicas(self._sent(items))
         if replicas.items:
             for address in to:
                 self._send(address, replicas)
+
+    def _sent(self, items: Iterable[ReplicaItem]) -> tuple[ReplicaItem, ...]:
+        """Items as they are sent: tombstones with their age."""
+        return tuple(item if item.entry is not None else self._aged(item) for item in items)
+
+    def _aged(self, tombstone: ReplicaItem) -> ReplicaItem:
+        # One that a handler has replaced since is new.
+        dropped = self._tombstones.get((tombstone.key, tombstone.name), self._counted)
+        return tombstone._replace(entry=Dropped(self._counted - dropped))
 
     def _neighbours_changed(self) -> None:
         ring, owned = self.ring, self._owned
@@ -373,6 +395,7 @@ class Replication:
 
     def _each_period(self, about: None) -> None:
         self.ring.node.wake_after(self.period, "replication period")
+        self._counted += self.period
         self._bury()
         arc = self.ring.arc()
         if not self.ring.member or arc is None:
@@ -382,7 +405,9 @@ class Replication:
         for sibling in self._siblings_now():
             self._send(sibling, DigestCheck(after, last, digest))
         here = self.ring.identifier
-        strays = [(key, tuple(items.values())) for key, items in self._items.items() if self._is_stray(key)]
+        strays = [
+            (key, self._sent(items.values())) for key, items in self._items.items() if self._is_stray(key)
+        ]
         self.ring.multicast_all(((key,), StrayItems(items, here)) for key, items in strays)
 
     def _is_stray(self, key: int) -> bool:
@@ -391,7 +416,7 @@ class Replication:
 
     def _bury(self) -> None:
         """Forget tombstones that are old enough."""
-        before = self.ring.node.now - TOMBSTONES
+        before = self._counted - TOMBSTONES
         for key, name in [place for place, dropped in self._tombstones.items() if dropped < before]:
             self._forget(key, name)
 
