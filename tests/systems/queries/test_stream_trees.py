@@ -24,6 +24,7 @@ from distributary.systems.queries.messages import (
     StreamReader,
     Subscribe,
     SubscriptionGrant,
+    SubscriptionRedirect,
 )
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
@@ -35,6 +36,7 @@ from systems.queries.worlds import LineLatency, World, expect_equal, row_of_node
 
 TRADES = Source("trades", {"size": "integer", "at": "integer"}, time="at", topic="trades", lateness=0)
 STREAM = "first.all"
+READER = StreamReader("r", 0, 1)
 
 
 def many_readers(count: int) -> Catalogue:
@@ -309,3 +311,40 @@ def test_a_subscription_that_comes_by_two_ways_is_served_by_both(order: tuple[Ad
                 passed.setdefault(effect.to, []).append(type(effect.message.message).__name__)
     assert passed[5] == ["SubscriptionGrant", "StreamElements", "StreamElements"]
     assert passed[6] == ["SubscriptionGrant", "StreamElements"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [(StreamParent(STREAM, 0, 3, False), 2), (SubscriptionRedirect(STREAM, READER, StreamLocation(2)), 2)],
+)
+def test_readers_below_are_told_when_the_way_that_served_them_is_void(
+    change: tuple[Message, Address],
+) -> None:
+    """What the host tells them of the change may have come before it was known here."""
+    node = Node(9)
+    router = Engine(RegistryLink(Connections(node), 1), False, print).router
+    for message, sender in (
+        (Subscribe(STREAM, READER, Selection(), None, StreamLocation(2)), 5),
+        (SubscriptionGrant(STREAM, READER, ()), 2),
+    ):
+        node.receive(message, sender, now=0.0)
+    assert set(router.routes[STREAM]) == {READER}
+    packets = [one for one in node.receive(*change, now=0.0) if isinstance(one, Send)]
+    told = SubscriptionRedirect(STREAM, READER, StreamLocation(2))
+    assert [one.message.message for one in packets if one.to == 5] == [told]
+    assert STREAM not in router.routes
+
+
+def test_a_reader_subscribes_again_when_its_way_is_void() -> None:
+    world = World(3, 1)
+    world.register(many_readers(1), placed(1))
+    world.run(5)
+    host, name = world.broker(1), "q0.again"
+    (reader,) = [one for one in host.router.routes[STREAM] if one.name == name]
+    told = SubscriptionRedirect(STREAM, reader, host.router.locations[STREAM])
+    world.simulator.call(1, lambda: host.router.routes[STREAM].pop(reader))
+    world.simulator.call(1, lambda: host.connections.send(2, told))
+    world.run(5)
+    again = reader._replace(epoch=reader.epoch + 1)
+    assert [one for one in host.router.routes[STREAM] if one.name == name] == [again]
+    assert list(world.broker(2).router.routes[STREAM]) == [again]

@@ -171,7 +171,10 @@ class StreamMove(NamedTuple):
 
 
 class SubscriptionRedirect(NamedTuple):
-    """A subscription came to a host that the stream has left: here is where it is now."""
+    """To whom a subscription came from: make it again, as the stream has left, or the way to it has changed.
+
+    The location is where the stream is now.
+    """
 
     stream: str
     reader: StreamReader

@@ -329,16 +329,6 @@ class Router(StreamWays):
             self._await_grant(message, sender)
             self._send_up(message, sender)
 
-    def _has_left(self, stream: str, believed: StreamLocation) -> bool:
-        """Whether the stream has moved since, or is not here though the sender believes it is.
-
-        Who knows where it is asks here because this node is above it in the stream's tree.
-        """
-        location, here = self.locations[stream], self.node.address
-        if believed.version < location.version:
-            return True
-        return location.tree is None and believed.host == here != location.host
-
     def _grant(self, publication: StreamPublication, message: messages.Subscribe, sender: Address) -> None:
         stream, reader, selection, position, _ = message
         start = publication.add_reader(reader, position)
@@ -433,6 +423,8 @@ class Router(StreamWays):
         if pending is not None:
             for hop in pending.hops:
                 self._subscribe(pending.message._replace(location=self.locations[stream]), hop)
+        elif reader in self.routes.get(stream, {}) and sender == self._known_hop(stream):
+            self._reroute(stream, pass_on=False)
 
     def _parent(self, message: messages.TreeParent, sender: Address) -> None:
         tree, parent = message
@@ -484,10 +476,14 @@ class Router(StreamWays):
     def _reroute(self, stream: str, pass_on: bool) -> None:
         """The way up has changed: readers here subscribe again, pending subscriptions are passed on again.
 
-        Readers below are sent nothing until they have subscribed again: they may have missed something.
+        Readers below are sent nothing until they have subscribed again: they may have missed something. They
+        are told so here, as what the tree tells them may have come before the way changed here.
         """
-        here = self.node.address
-        self.routes.pop(stream, None)
+        here, location = self.node.address, self.locations[stream]
+        for reader, route in self.routes.pop(stream, {}).items():
+            for hop in route.hops:
+                if hop != here:
+                    self._send(hop, messages.SubscriptionRedirect(stream, reader, location))
         for key, pending in list(self._pending.items()):
             if key[0] == stream and here in pending.hops:
                 del self._pending[key]

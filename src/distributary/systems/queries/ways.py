@@ -55,3 +55,13 @@ class StreamWays:
         if location.tree is None:
             return self.stream_parents.get(stream, location.host)
         return self.parents.get(location.tree)
+
+    def _has_left(self, stream: str, believed: StreamLocation) -> bool:
+        """Whether the stream has moved since, or is not here though the sender believes it is.
+
+        Who knows where it is asks here because this node is above it in the stream's tree.
+        """
+        location, here = self.locations[stream], self.node.address
+        if believed.version < location.version:
+            return True
+        return location.tree is None and believed.host == here != location.host
