@@ -16,7 +16,7 @@ import numba
 import numpy as np
 import pytest
 
-from distributary.kernel import compiling_told, kernel, sealed
+from distributary.kernel import CACHE_LINE, compiling_told, empty_in_line, kernel, sealed
 
 TOP = Path(__file__).parent.parent
 
@@ -144,3 +144,10 @@ def test_sealing_leaves_the_array_itself_writable() -> None:
     sealed(array)
     array[0] = 1
     assert array.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float64])
+def test_an_array_can_begin_where_a_line_of_the_cache_does(kind: type[np.generic]) -> None:
+    arrays = [empty_in_line(count, kind) for count in range(20)]
+    assert [array.ctypes.data % CACHE_LINE for array in arrays[1:]] == [0] * 19
+    assert [(array.dtype, array.shape) for array in arrays] == [(kind, (count,)) for count in range(20)]

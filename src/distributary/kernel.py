@@ -18,7 +18,7 @@ import numba
 import numpy as np
 from numba.core import event
 from numba.core.compiler_lock import global_compiler_lock
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 try:
     import fcntl
@@ -39,6 +39,8 @@ Floats = NDArray[np.float64]
 
 COMPILING = "compiling kernels for this machine, which takes a minute or two the first time ..."
 """What is told when kernels are not in the cache."""
+CACHE_LINE = 64
+"""Bytes that a processor fetches at once."""
 LONGEST_WAIT = 120.0
 """Seconds to wait for a process that compiles the same; one that was stopped must not stop others."""
 
@@ -199,6 +201,17 @@ def read_table(table: type[T], arrays: Mapping[str, NDArray[Any]], prefix: str =
 def table_arrays(table: NamedTuple, prefix: str = "") -> dict[str, NDArray[Any]]:
     """The arrays of a table by name, as `read_table` reads them."""
     return {prefix + field: array for field, array in table._asdict().items()}
+
+
+def empty_in_line(count: int, kind: DTypeLike) -> NDArray[Any]:
+    """An array of so many numbers, with anything in it, that begins where a line of the cache does.
+
+    What is as long as a line then lies in one line, not in two, and is fetched in half the time.
+    """
+    size = np.dtype(kind).itemsize
+    room = np.empty(count * size + CACHE_LINE, np.uint8)
+    start = -room.ctypes.data % CACHE_LINE
+    return room[start : start + count * size].view(kind)
 
 
 @kernel

@@ -114,6 +114,7 @@ def test_many_conditions_at_once(engine: type[Index[Any]], data: st.DataObject) 
         if wanted(filter, event)
     ]
     assert sorted(zip(rows.tolist(), slots.tolist(), strict=True)) == expected
+    assert [(row, slot) for row, event in enumerate(asked) for slot in index.match(event)] == expected
 
 
 @given(held=st.lists(filters, min_size=1, max_size=12), events=events, reopened=st.booleans())

@@ -13,6 +13,7 @@ from distributary.kernel import sealed
 from distributary.matching.batch import EventBatch
 from distributary.matching.where.bitsets import ROWS, WhereBitsets
 from distributary.matching.where.blocks import BLOCK
+from distributary.matching.where.find import ROOM
 from distributary.matching.where.texts import named_texts, rank_texts, text_hash
 from distributary.model import Event
 from distributary.workloads import ranges, rules
@@ -116,6 +117,33 @@ def test_more_rows_and_conjunctions_than_a_block_holds():
     found[rows, slots] = True
     assert len(rows) == expected.sum()
     assert (found == expected).all()
+
+
+@pytest.mark.parametrize("held", [ROOM - 1, ROOM, ROOM + 1, 2 * ROOM + 1])
+def test_one_event_passes_more_conditions_than_are_checked_at_a_time(held):
+    count = held + BLOCK
+    index = index_of(*(f"a >= {number} and b > -{number % 9 + 1}" for number in range(count)))
+    expected = list(range(held))
+    assert index.match(Event("e", attributes={"a": held - 1, "b": 0})) == expected
+    assert pairs(index, pa.table({"id": ["e"], "a": [held - 1], "b": [0]})) == [
+        (0, slot) for slot in expected
+    ]
+
+
+def test_blocks_of_other_kinds_beside_each_other_are_told_apart():
+    """Each kind fills more than a block, and all have as many constraints."""
+    values = {"number": 5, "text": "'t'", "yes": "true"}
+    kinds = [(one, other) for one in values.values() for other in values.values()]
+    count = len(kinds) * 2 * BLOCK
+    asked = [kinds[number * len(kinds) // count] for number in range(count)]
+    index = index_of(*(f"a = {one} and b = {other} and c > {n}" for n, (one, other) in enumerate(asked)))
+    of_event = {5: 5, "'t'": "t", "true": True}
+    for wanted in kinds:
+        attributes = {"a": of_event[wanted[0]], "b": of_event[wanted[1]], "c": count - BLOCK}
+        expected = [n for n, given in enumerate(asked) if given == wanted and n < count - BLOCK]
+        assert index.match(Event("e", attributes=attributes)) == expected
+        table = pa.table({"id": ["e"], **{name: [value] for name, value in attributes.items()}})
+        assert [slot for _, slot in pairs(index, table)] == expected
 
 
 def test_rare_values_are_keys_and_the_rest_is_grouped():

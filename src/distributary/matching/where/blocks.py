@@ -60,8 +60,8 @@ class BitsetBlocks(NamedTuple):
     `used` lists the attributes of all blocks.
 
     The conjunctions of a block with `alike[i]` greater than zero have so many constraints each, which are of
-    the same kinds in the same order and of one piece: those of the block's first conjunction tell for all.
-    `constraint[i]` is the first of them.
+    the same kinds in the same order and of one piece. `constraint[i]` is the first of them, and the kinds of
+    those from `kinds[i]` on tell for all: the block before has the same where it can, so that few are read.
     """
 
     first: Ints
@@ -75,6 +75,7 @@ class BitsetBlocks(NamedTuple):
     words: Words
     alike: Ints
     constraint: Ints
+    kinds: Ints
 
 
 class RowBuckets(NamedTuple):
@@ -107,6 +108,7 @@ def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
     ends = np.cumsum(table_sizes.reshape(-1), dtype=np.int64).reshape(table_sizes.shape)
     tables = np.take_along_axis(ends - table_sizes, place[group], axis=1)
     total = int(ends[-1, -1]) if len(ends) else 0
+    alike, kinds = _alike(flat, first)
     blocks = BitsetBlocks(
         first,
         width,
@@ -117,16 +119,17 @@ def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
         tables,
         np.unique(attributes).astype(np.int32),
         np.zeros(total, np.uint64),
-        _alike(flat, first),
+        alike,
         flat.start[first[:-1]],
+        kinds,
     )
     buckets = piece_buckets(flat, planned.buckets)
     _fill_blocks(blocks, named[group], flat.start, flat.attribute, flat.piece_start, *buckets)
     return blocks
 
 
-def _alike(flat: FlatConditions, first: Ints) -> Ints:
-    """For each block, with conjunctions from `first` on, how many constraints each has if all are alike."""
+def _alike(flat: FlatConditions, first: Ints) -> tuple[Ints, Ints]:
+    """What `BitsetBlocks.alike` and `kinds` are, of blocks with the conjunctions from `first` on."""
     pieces = np.diff(flat.piece_start)
     tag: Bytes = np.full(len(pieces), MANY, np.uint8)
     tag[pieces == 1] = flat.tag[flat.piece_start[:-1][pieces == 1]]
@@ -134,8 +137,8 @@ def _alike(flat: FlatConditions, first: Ints) -> Ints:
 
 
 @kernel
-def _count_alike(first: Ints, start: Ints, kind: Ints) -> Ints:
-    alike = np.zeros(len(first) - 1, np.int32)
+def _count_alike(first: Ints, start: Ints, kind: Ints) -> tuple[Ints, Ints]:
+    alike, kinds = np.zeros(len(first) - 1, np.int32), np.zeros(len(first) - 1, np.int32)
     for block in range(len(alike)):
         constraint = start[first[block]]
         count = start[first[block] + 1] - constraint
@@ -148,7 +151,12 @@ def _count_alike(first: Ints, start: Ints, kind: Ints) -> Ints:
             wanted = kind[constraint + (at - constraint) % count]
             same = kind[at] == wanted and (wanted & MANY) != MANY
         alike[block] = count if same else 0
-    return alike
+        kinds[block] = constraint
+        if same and block > 0 and alike[block - 1] == count:
+            before = kinds[block - 1]
+            if (kind[before : before + count] == kind[constraint : constraint + count]).all():
+                kinds[block] = before
+    return alike, kinds
 
 
 def _widths(sizes: Longs, lead_often: Floats) -> Longs:
@@ -253,15 +261,15 @@ def find_grouped(
         left = _candidates(constraints.bounds, blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
-        kinds, alike = np.int64(blocks.constraint[block]), np.int64(blocks.alike[block])
-        first_of_block = blocks.first[block]
+        kinds, alike = np.int64(blocks.kinds[block]), np.int64(blocks.alike[block])
+        first_of_block, first_constraint = blocks.first[block], np.int64(blocks.constraint[block])
         for place in range(left):
             candidate = np.uint64(candidates[np.uint64(place)])
             row, bit = candidate // np.uint64(BLOCK), np.int64(candidate % np.uint64(BLOCK))
             out_rows[np.uint64(count)] = base + np.int64(row)
             out_conjunctions[np.uint64(count)] = first_of_block + bit
             if alike > 0:
-                first = kinds + bit * alike
+                first = first_constraint + bit * alike
                 passes = holds_alike(constraints, rows, kinds, first, first + alike, row)
             else:
                 conjunction = np.uint64(first_of_block + bit)
@@ -279,9 +287,8 @@ def constraints_of(
     """Of a conjunction, the bit-th of a block: where kinds are told, and its first and last constraint."""
     alike = blocks.alike[np.uint64(block)]
     if alike > 0:
-        kinds = np.int64(blocks.constraint[np.uint64(block)])
-        first = kinds + np.int64(bit) * alike
-        return kinds, first, first + alike
+        first = np.int64(blocks.constraint[np.uint64(block)]) + np.int64(bit) * alike
+        return np.int64(blocks.kinds[np.uint64(block)]), first, first + alike
     conjunction = np.uint64(blocks.first[np.uint64(block)] + bit)
     first = np.int64(constraints.start[conjunction])
     return first, first, np.int64(constraints.start[conjunction + np.uint64(1)])
@@ -349,48 +356,64 @@ def single_buckets(buckets: Buckets, attributes: Ints, rows: Rows, row: int) -> 
 
 
 @kernel
-def single_candidates(
-    blocks: BitsetBlocks, visited: Ints, first: int, number: Words, found: Ints, in_block: Ints
+def single_words(
+    blocks: BitsetBlocks, visited: Ints, first: int, number: Words, left: Words, place_of: Ints
 ) -> tuple[int, int]:
-    """Write the conjunctions that may hold for a row in these buckets, block by block while there is room.
+    """AND the bitsets of a row's buckets, and write the words that are not empty while there is room.
 
-    The blocks are those of interest, `visited`, from the first-th on. For each conjunction its bit and its
-    block are written. Returns which block is the next, and how many conjunctions there are.
+    The blocks are those of interest, `visited`, from the first-th on. The place of a word is its number in
+    its block, plus `WIDTHS[-1]` times the block's. Returns which block is the next, and how many words there
+    are.
     """
     words, count = blocks.words, np.uint64(0)
+    starts = np.empty((AHEAD, 4), np.uint64)
     for place in range(first, min(first + AHEAD, len(visited))):
-        _fetch_bitsets(blocks, np.uint64(visited[place]), number)
+        _fetch_bitsets(blocks, visited[place], number, starts[place % AHEAD])
     for place in range(first, len(visited)):
-        if place + AHEAD < len(visited):
-            _fetch_bitsets(blocks, np.uint64(visited[place + AHEAD]), number)
-        if np.int64(count) + BLOCK > len(found):
+        if np.int64(count) + WIDTHS[-1] > len(left):
             return place, int(count)
-        block = np.uint64(visited[place])
-        width = np.uint64(blocks.width[block])
-        at0 = _bitset(blocks, block, 0, number, width)
-        at1 = _bitset(blocks, block, 1, number, width)
-        at2 = _bitset(blocks, block, 2, number, width)
-        at3 = _bitset(blocks, block, 3, number, width)
+        block, ahead = np.uint64(visited[place]), np.uint64(place % AHEAD)
+        at0, at1 = starts[ahead, np.uint64(0)], starts[ahead, np.uint64(1)]
+        at2, at3 = starts[ahead, np.uint64(2)], starts[ahead, np.uint64(3)]
+        if place + AHEAD < len(visited):
+            _fetch_bitsets(blocks, visited[place + AHEAD], number, starts[ahead])
+        width, wide = np.uint64(blocks.width[block]), blocks.wide[block]
         for offset in range(width):
             word = np.uint64(offset)
-            left = words[at0 + word] & words[at1 + word] & words[at2 + word] & words[at3 + word]
-            if left != 0 and blocks.wide[block]:
+            common = words[at0 + word] & words[at1 + word] & words[at2 + word] & words[at3 + word]
+            if wide and common != 0:
                 for j in range(4, GROUPED_BY):
-                    left &= words[_bitset(blocks, block, j, number, width) + word]
-            while left != 0:
-                found[count] = word * np.uint64(64) + lowest_bit(left)
-                in_block[count] = block
-                count += np.uint64(1)
-                left &= left - np.uint64(1)
+                    common &= words[_bitset(blocks, block, j, number, width) + word]
+            left[count] = common
+            place_of[count] = block * np.uint64(WIDTHS[-1]) + word
+            # Arithmetic in place of a jump, which would be a coin toss.
+            count += np.uint64(common != 0)
     return len(visited), int(count)
 
 
 @inlined
-def _fetch_bitsets(blocks: BitsetBlocks, block: np.uint64, number: Words) -> None:
-    """Have the bitsets fetched that a block will be asked for."""
+def candidates_in(left: Words, place_of: Ints, found: Ints, in_block: Ints) -> int:
+    """Write the bit and the block of each conjunction that is left in these words; how many there are."""
+    count = np.uint64(0)
+    for at in range(len(left)):
+        word, place = left[at], place_of[at]
+        block, bit = place // WIDTHS[-1], 64 * (place % WIDTHS[-1])
+        while word != 0:
+            found[count] = bit + np.int64(lowest_bit(word))
+            in_block[count] = block
+            count += np.uint64(1)
+            word &= word - np.uint64(1)
+    return int(count)
+
+
+@inlined
+def _fetch_bitsets(blocks: BitsetBlocks, visited: Any, number: Words, starts: Words) -> None:
+    """Note where the first bitsets begin that a block will be asked for, and have them fetched."""
+    block = np.uint64(visited)
     width = np.uint64(blocks.width[block])
     for j in range(4):
-        prefetch(blocks.words, _bitset(blocks, block, j, number, width))
+        starts[j] = _bitset(blocks, block, j, number, width)
+        prefetch(blocks.words, starts[j])
 
 
 @inlined

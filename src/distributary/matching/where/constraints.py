@@ -34,7 +34,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Ints, inlined, kernel, read_table, sealed, table_arrays
+from distributary.kernel import (
+    Bytes,
+    Floats,
+    Ints,
+    empty_in_line,
+    inlined,
+    kernel,
+    read_table,
+    sealed,
+    table_arrays,
+)
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import (
@@ -149,6 +159,8 @@ class FlatConditions:
         low = self.low[self.piece_start[:-1]]
         high = self.high[self.piece_start[:-1]]
         tag[many], low[many], high[many] = MANY, kept[:-1], kept[1:]
+        bounds = empty_in_line(2 * len(low), np.float64)
+        bounds[0::2], bounds[1::2] = low, high
         return {
             **frozen.under("attributes", frozen.pack_texts(self.names)),
             **table_arrays(self.texts, "text_"),
@@ -161,7 +173,7 @@ class FlatConditions:
             "flags": self.flags,
             "start": self.start,
             "kind": kind_of(self.attribute, tag),
-            "bounds": np.stack([low, high], axis=1).reshape(-1),
+            "bounds": bounds,
             "piece_tag": self.tag[pieces],
             "piece_low": self.low[pieces],
             "piece_high": self.high[pieces],

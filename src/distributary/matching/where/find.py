@@ -34,12 +34,13 @@ from distributary.matching.where.blocks import (
     BitsetBlocks,
     LeadLists,
     RowBuckets,
+    candidates_in,
     constraints_of,
     find_grouped,
     lead_lists,
     row_buckets,
     single_buckets,
-    single_candidates,
+    single_words,
     visited_blocks,
 )
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found, Rows, holds_alike
@@ -58,7 +59,7 @@ FLAG_BITS = 3
 FLAGS = (1 << FLAG_BITS) - 1
 CONJUNCTION_BITS = 32
 CONJUNCTION = (1 << CONJUNCTION_BITS) - 1
-ROOM = 4 * BLOCK
+ROOM = 16 * BLOCK
 """Conjunctions of one event that are checked at a time."""
 SHARED = 16
 """When this many of a few rows meet a block, on average, all of them do before the next block."""
@@ -83,7 +84,7 @@ SEARCHED_TYPES = (
     *(np.int32, np.float64, np.uint8, np.uint8, np.int32),
     *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32),
     *(np.int32, np.int32, np.bool_, np.int32, np.int32, np.int32, np.int64, np.int32, np.uint64),
-    *(np.int32, np.int32),
+    *(np.int32, np.int32, np.int32),
     *(np.int32, np.int32, np.int32),
 )
 """The types of the arrays of `SearchedConditions`, one after another: as they are bound."""
@@ -123,11 +124,12 @@ def _searched(words: Longs) -> SearchedConditions:
             array_at(words, at + 21, np.uint64),
             array_at(words, at + 22, np.int32),
             array_at(words, at + 23, np.int32),
+            array_at(words, at + 24, np.int32),
         ),
         LeadLists(
-            array_at(words, at + 24, np.int32),
             array_at(words, at + 25, np.int32),
             array_at(words, at + 26, np.int32),
+            array_at(words, at + 27, np.int32),
         ),
     )
 
@@ -283,11 +285,13 @@ def _grouped(
     blocks = searched.blocks
     in_buckets = single_buckets(searched.buckets, blocks.used, rows, row)
     visited = visited_blocks(searched.lists, in_buckets)
+    left, place_of = np.empty(ROOM // 64, np.uint64), np.empty(ROOM // 64, np.int32)
     next_block = 0
     while next_block < len(visited):
-        next_block, left = single_candidates(blocks, visited, next_block, in_buckets, candidates, in_block)
-        held = with_room(held, count, left)
-        count = _checked(constraints, blocks, rows, row, candidates[:left], in_block, held, count)
+        next_block, words = single_words(blocks, visited, next_block, in_buckets, left, place_of)
+        found = candidates_in(left[:words], place_of, candidates, in_block)
+        held = with_room(held, count, found)
+        count = _checked(constraints, blocks, rows, row, candidates[:found], in_block, held, count)
     return held, count
 
 
