@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from inspect import signature
 from typing import Any
@@ -16,6 +17,7 @@ def alone(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
     def run(**fixtures: Any) -> None:
         asyncio.run(asyncio.wait_for(test(**fixtures), LONGEST))
+        gc.collect()  # what a test left open is its own fault, not that of the test that runs later
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     run.__signature__ = signature(test)  # type: ignore[attr-defined]

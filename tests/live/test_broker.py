@@ -11,6 +11,7 @@ import pytest
 from distributary.errors import DistributaryError, FilterError, InputError
 from distributary.live.broker import LiveBroker
 from distributary.live.codec import MAX_EVENT_BYTES
+from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
 from distributary.model import Event, Subscription, SubscriptionKey
 from live.loops import alone, until
@@ -35,6 +36,7 @@ class Plant:
             name=name,
             contacts=[each.endpoint for each in self.brokers[:2]],
             nodes=NODES,
+            limits=Limits(beat=20.0),
             on_delivery=lambda delivery: self.given.append(
                 (place, delivery.event.id, delivery.subscriber, delivery.subscriptions)
             ),
