@@ -87,7 +87,7 @@ def test_logical_nodes_are_numbered_by_level_then_digit() -> None:
     assert nodes[21] == LogicalNode(3, 1)
     assert nodes[34] == LogicalNode(2, 2)
     assert {node.index for node in nodes.values()} == set(range(9))
-    assert [nodes[units].index for units in (1, 2, 3, 16, 5, 63)] == [0, 1, 2, 0, 3, 8]
+    assert [nodes[units].index for units in (1, 2, 3, 16, 5, 9, 63)] == [0, 1, 2, 0, 3, 4, 8]
     with pytest.raises(ValueError, match="at least 1"):
         logical_node(0)
 
@@ -147,6 +147,7 @@ def test_units_are_rounded_down_so_that_widths_never_exceed_the_tolerance() -> N
     index = ChangeMFD(unit=0.1)
     assert index.chain(0.3)[-1][0] == 2  # 3 * 0.1 is more than 0.3 in float64
     assert index.chain(0.30000000000000004)[-1][0] == 3
+    assert index.chain(1.4000000000000001)[-1][0] == 13  # of 14, the widths 0.2 and 1.2000000000000002
     assert ChangeMFD().chain(1e308)[-1][0] == 4**26 - 1
 
 

@@ -33,6 +33,12 @@ def test_an_event_covers_key_and_filter_of_whatever_matches_it(
         assert covers(has.filter, asks.filter)
 
 
+@pytest.mark.parametrize("hashes", [1, 3])
+def test_an_item_sets_one_bit_of_a_key_and_as_many_of_a_filter_as_asked_for(hashes: int) -> None:
+    address = Addressing(64, 4096, hashes, value_bits=0).of_items(["a"])
+    assert (address.key.bit_count(), address.filter.bit_count()) == (1, hashes)
+
+
 def test_structures_differ_in_keys_and_more_so_in_filters() -> None:
     addressing = Addressing(12, 1024)
     addresses = [addressing.of_filters(each) for each in FILTERS]

@@ -183,15 +183,26 @@ def test_a_node_that_does_not_answer_is_passed_over(kind: type[BalancedBroker]) 
     busy(deployment, addresses)
     silent = max(entries(deployment), key=lambda address: entries(deployment)[address])
     broker = deployment.members[silent]
+    silenced = set(broker.directory)
     send = broker.send
-    broker.send = lambda to, message: None if isinstance(message, HandBackReply) else send(to, message)
+    lost: list[HandBackReply] = []
+
+    def lose_one(to: Address, message: Any) -> None:
+        if isinstance(message, HandBackReply) and not lost:
+            lost.append(message)
+        else:
+            send(to, message)
+
+    broker.send = lose_one
     for step in range(20):
         deployment.publish(Event(f"e{step}", "A/B/C", {"d": 100 * step}), at=addresses[0])
         deployment.simulator.run(until=deployment.simulator.now + 10)
     guard = next(broker for broker in deployment.members.values() if broker.is_guard("A/B/C"))
     assert guard.changes > 0
     assert not guard._moving
-    assert {each.delivery.event.id for each in deployment.deliveries} == {f"e{step}" for step in range(20)}
+    got = {(each.delivery.event.id, each.delivery.subscriber) for each in deployment.deliveries}
+    for key in deployment.subscriptions.keys() - silenced:
+        assert {event for event, name in got if name == key.subscriber} == {f"e{step}" for step in range(20)}
 
 
 class Answers(Observer):
@@ -241,6 +252,21 @@ def test_mfd_keeps_its_bound_while_lengths_change_and_gives_new_subscriptions_th
             assert abs(last[key.subscriber] - value) <= subscription.change["d"], (step, key)
         changes.append(sum(broker.changes for broker in deployment.members.values()))
     assert changes[-1] > 2
+
+
+def test_mfd_nodes_that_a_segment_leaves_behind_keep_nothing_of_its_item() -> None:
+    deployment, addresses = settled_world(
+        BalancedMFD, 40, 2, span=20, balance=balance(40, kept=100, taken=999)
+    )
+    busy(deployment, addresses)
+    for step in range(20):
+        deployment.publish(Event(f"e{step}", "A/B/C", {"d": 100 * step}), at=addresses[0])
+        deployment.simulator.run(until=deployment.simulator.now + 10)
+    guard = next(broker for broker in deployment.members.values() if broker.is_guard("A/B/C"))
+    assert guard.changes == 1
+    assert len(guard.directory) == 80
+    for broker in deployment.members.values():
+        assert broker is guard or not (broker._filters or broker.latest.of("A/B/C"))
 
 
 def test_a_balance_that_makes_no_sense_is_refused() -> None:
