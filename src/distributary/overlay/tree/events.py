@@ -6,7 +6,8 @@ Rules:
 - A link that was there before all of the interest was asked for on it (`since` above `start`) has left out
   events that an earlier parent may have granted: up to there, nothing but a fetch moves the position.
 - What is missing is fetched: from the parent if that has it, else from a node further up. The root has
-  everything, as long as its room lasts; what was forgotten even there is counted.
+  everything, as long as its room lasts; what was forgotten even there is counted. It comes in parts where it
+  is much, so that no message is longer than nodes take.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from typing import NamedTuple
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.children import Children
+from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent
 from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import UpstreamInterest
+from distributary.overlay.wire import size_of
+
+MOST_FETCHED = 1 << 20
+"""Bytes of events that one reply to a fetch carries, or a single larger event."""
 
 
 class EventReception:
@@ -132,14 +138,20 @@ class EventReception:
             self._node.send(link.parent, EventFetch(self._node.address, *asked))
 
     def serve_fetch(self, message: EventFetch, sender: Address) -> None:
-        """Answer a fetch if everything asked for is here; otherwise pass it on upwards."""
+        """Answer a fetch if everything asked for is here; otherwise pass it on upwards.
+
+        Where the events are many bytes, the first part of them is the answer, and the node fetches the rest.
+        """
         log, is_root, root = self._log, self._root.is_root, self._root.address
         node, version, epoch, after, through, interest = message
         if epoch != log.epoch:
             return
         if is_root or log.answers(interest, after, through):
             found, missing = log.between(interest, after, through), log.forgotten(after)
-            self._node.send(node, EventFetchReply(version, epoch, after, through, found, missing))
+            part = first_part(found)
+            if len(part) < len(found):
+                through = part[-1][0]
+            self._node.send(node, EventFetchReply(version, epoch, after, through, part, missing))
         elif self._link.parent is not None:
             self._node.send(self._link.parent, message)
         elif root is not None:
@@ -159,6 +171,16 @@ class EventReception:
             log.skip_to(message.through)
         self.drain()
         return True
+
+
+def first_part(events: tuple[NumberedEvent, ...]) -> tuple[NumberedEvent, ...]:
+    """As many of the first events as a reply may carry, and one at least."""
+    size = 0
+    for place, (_, event) in enumerate(events):
+        size += size_of(event)
+        if size > MOST_FETCHED and place:
+            return events[:place]
+    return events
 
 
 class LowerParts(NamedTuple):

@@ -104,7 +104,8 @@ class Trial:
         if self.workload:
             read_workload(self.workload)
         if self.nodes < 1 or (self.faulty and self.nodes < 8):
-            raise DistributaryError(f"{self.nodes} nodes are too few: 1, or 8 where there are faults")
+            least = "8 or more where there are faults" if self.nodes >= 1 else "1 or more"
+            raise DistributaryError(f"nodes: {self.nodes} are too few; give {least}")
         if self.events is not None and self.events < 1:
             raise DistributaryError(f"{self.events} events show nothing; give 1 or more")
         if not self.gap >= SHORTEST_GAP:
