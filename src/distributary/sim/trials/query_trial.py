@@ -107,8 +107,8 @@ class QueryTrial:
                 f"no scenario {self.scenario!r} for queries; there are {', '.join(SCENARIO_NAMES)}{hint}"
             )
         if self.nodes < 1 or (self.scenario != "calm" and self.nodes < 4):
-            least = "4 or more where there are faults" if self.nodes >= 1 else "1 or more"
-            raise DistributaryError(f"nodes: {self.nodes} are too few; give {least}")
+            needed = "4 or more where there are faults" if self.nodes >= 1 else "1 or more"
+            raise DistributaryError(f"nodes: {self.nodes} are too few; give {needed}")
         if self.gone and self.gone > self.nodes - 2:
             raise DistributaryError(f"of {self.nodes} nodes {self.gone} cannot be gone: two must stay")
         if self.gone and self.scenario not in LENIENT:
