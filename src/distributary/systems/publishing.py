@@ -15,7 +15,7 @@ def require_readable(event: Event) -> None:
     >>> require_readable(Event("e2", document="<a>"))
     Traceback (most recent call last):
     ...
-    distributary.errors.DocumentError: no element found (line 1, column 3)
+    distributary.errors.DocumentError: document: no element found (line 1, column 3) at position 3 of '<a>'
     """
     if event.document is not None:
         from distributary.matching.single import SingleEvent
