@@ -54,20 +54,6 @@ def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
         ('name = "a"\nnodes = 0', "nodes: is 0"),
         ('name = "a"\nstatus = "0.0.0.0:7000"', "status: 0.0.0.0 is not loopback"),
         ("name =", "node.toml"),
-    ],
-)
-def test_a_file_that_is_wrong_is_told(
-    text: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["node", str(written(tmp_path, text))]) == 1
-    told = capsys.readouterr().err
-    assert reason in told
-    assert "Traceback" not in told
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
         ('name = "a"\nsystem = "guessing"', "no system 'guessing'; there are"),
         ('name = "a"\n[settings]\nfanot = 3', "has no setting 'fanot'"),
         ('name = "a"\nlisten = "0.0.0.0:0"', "cannot listen at 0.0.0.0 without TLS"),
