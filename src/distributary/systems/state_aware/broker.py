@@ -299,6 +299,12 @@ class StateAwareBroker(RendezvousBroker):
         item, subscription, home = own.registered
         self.ring.route(self.register_key(own), DirectoryRemoval(item, subscription.key, home))
 
+    def unregister_at_guard(self, own: TrackedSubscription) -> None:
+        """The same, where the guard of the item knows at which node the subscription is."""
+        item, subscription, home = own.registered
+        leave = GuardedRemoval(DirectoryRemoval(item, subscription.key, home), own.least_tolerance)
+        self.ring.route(self.segments.start(item), leave)
+
     @abstractmethod
     def send_value(self, item: str, event: Event, stamp: ValueStamp) -> None:
         """Send a value to the rendezvous nodes of its item."""

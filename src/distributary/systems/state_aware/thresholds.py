@@ -43,7 +43,6 @@ from distributary.overlay.node import Address, Message
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     DirectoryRegistration,
-    DirectoryRemoval,
     GuardedRemoval,
     Held,
     RegistrationForward,
@@ -364,9 +363,7 @@ class ThresholdsBroker(StateAwareBroker):
         return self.segments.start(tracked.registered.item)
 
     def unregister(self, own: TrackedSubscription) -> None:
-        item, subscription, home = own.registered
-        leave = GuardedRemoval(DirectoryRemoval(item, subscription.key, home), own.least_tolerance)
-        self.ring.route(self.segments.start(item), leave)
+        self.unregister_at_guard(own)
 
     def _placed(self, message: RegistrationForward, arrival: Arrival) -> None:
         item, subscription, _ = message.register.registered

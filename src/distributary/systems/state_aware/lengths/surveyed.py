@@ -26,7 +26,6 @@ from distributary.overlay.node import Address
 from distributary.overlay.ring.ring import Arrival, Ring
 from distributary.systems.state_aware.broker import (
     DirectoryRegistration,
-    DirectoryRemoval,
     GuardedRemoval,
     PublishedValue,
     RegistrationForward,
@@ -130,9 +129,7 @@ class SurveyedBroker(BalancedBroker):
         return self.segments.start(tracked.registered.item)
 
     def unregister(self, own: TrackedSubscription) -> None:
-        item, subscription, home = own.registered
-        leave = GuardedRemoval(DirectoryRemoval(item, subscription.key, home), own.least_tolerance)
-        self.ring.route(self.segments.start(item), leave)
+        self.unregister_at_guard(own)
 
     def _register(self, message: DirectoryRegistration, arrival: Arrival) -> None:
         self._forward(message, self.latest_for(message.registered.item))
