@@ -29,7 +29,7 @@ from distributary.errors import DistributaryError
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matcher
 from distributary.model import Event
-from distributary.workloads import Workload, documents, market, ranges, rules, topics
+from distributary.workloads import Workload, documents, market, quotes, ranges, rules, topics
 
 SEED = 1
 ROUNDS = 3
@@ -46,6 +46,8 @@ class Kind:
     workload: Workload
     batch: int
     single: int
+    forgets: bool = True
+    """Whether each round begins with tolerances that have seen no value."""
 
 
 KINDS = {
@@ -53,6 +55,7 @@ KINDS = {
     "rules": Kind("conditions: 3 to 5 equalities and ranges", rules, 10_000, 300),
     "ranges": Kind("conditions of 4 ranges, 16 matches in 10,000", ranges, 4_000, 200),
     "path": Kind("paths over documents of 4,000 characters", documents, 400, 50),
+    "change": Kind("tolerances on the quotes of 30 stocks", quotes, 1_000, 100, forgets=False),
     "mixed": Kind("market: topics, conditions, paths and tolerances", market, 4_000, 200),
 }
 
@@ -112,7 +115,8 @@ def _measured(name: str, size: int) -> Iterator[dict[str, Any]]:
     for _ in range(ROUNDS):
         single, many = list(islice(stream, kind.single)), _given(list(islice(stream, kind.batch)))
         small = [many.slice(at, 64) for at in range(0, min(many.num_rows, 1_024), 64)]
-        matcher.forget()
+        if kind.forgets:
+            matcher.forget()
         spent["one event"].append(_timed(matcher.match, single, len(single)))
         spent["64 events"].append(_timed(match, small, sum(part.num_rows for part in small)))
         spent["batches"].append(_timed(match, [many], many.num_rows))

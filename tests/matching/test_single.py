@@ -20,7 +20,7 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays
 from distributary.matching.naming import FEW, SHORT
 from distributary.matching.topic import shapes
-from distributary.matching.where import bitsets
+from distributary.matching.where import bitsets, single
 
 CONDITIONS = (
     "a = 1",
@@ -125,6 +125,27 @@ def test_columns_of_any_length_are_searched_as_conditions_are_evaluated(rows: in
     found = index.match_batch(EventBatch.from_table(table))
     assert set(zip(found.rows.tolist(), found.slots.tolist(), strict=True)) == expected
     assert {(row, slot) for row, event in enumerate(events) for slot in index.match(event)} == expected
+
+
+@pytest.mark.parametrize("names", [0, single.MOST_NAMES - 3, single.MOST_NAMES])
+def test_events_of_one_shape_are_answered_each_by_its_values(
+    names: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(single, "MOST_SHAPES", 2)
+    texts = ["a > 1", "a = 10", "b = 'x'", "b >= 'y'", "c", "not c", "a is not null", "b is null"]
+    matcher = Matcher(Subscription(f"s{at}", "ann", where=text) for at, text in enumerate(texts))
+    more = {f"other {number}": number for number in range(names)}
+    shapes: list[dict[str, list[Any]]] = [
+        {"a": [0, 2, 10, 10**400, -(10**400), 2]},
+        {"a": [0.0, 10.0, float("nan"), float("inf"), -0.0, 3.5]},
+        {"b": ["x", "", "yy", "\u00fc", "x", "z"], "a": [1, 10, 10**400, 2, 3, 4]},
+        {"c": [True, False] * 3, "unknown": [None] * 6},
+        {"a": [True, False, None, "10", Decimal("10"), (10,)]},
+    ]
+    for shape in (*shapes, *shapes):
+        for values in zip(*shape.values(), strict=True):
+            event = Event("e", attributes={**dict(zip(shape, values, strict=True)), **more})
+            assert matcher.match(event) == in_batch(matcher, event)
 
 
 def test_answers_follow_changes_that_move_arrays_and_names(tmp_path: Path) -> None:

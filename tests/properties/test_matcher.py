@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.filters.profile import Profile
+from distributary.matching.batch import EventBatch
 from properties.examples import examples
 from properties.oracle import MatcherOracle, passes
 
@@ -102,7 +103,7 @@ steps = st.lists(
         st.tuples(st.just("add"), subscriptions()),
         st.tuples(st.just("remove"), st.integers(0, 9).map(lambda number: f"s{number}")),
         st.tuples(st.just("match"), events()),
-        st.tuples(st.just("batch"), st.lists(events(), max_size=4)),
+        st.tuples(st.sampled_from(["batch", "columns"]), st.lists(events(), max_size=4)),
         st.tuples(st.sampled_from(["compact", "reopen"]), st.none()),
     ),
     max_size=20,
@@ -132,6 +133,8 @@ def test_matcher_answers_as_brute_force_does_after_any_changes(taken: list[tuple
                 assert matcher.match(given_) == oracle.match(given_)
             elif what == "batch":
                 check_batch(matcher, oracle, given_)
+            elif what == "columns":
+                check_columns(matcher, oracle, given_)
             elif what == "compact":
                 matcher.compact()
             elif what == "reopen":
@@ -157,6 +160,16 @@ def check_batch(matcher: Matcher, oracle: MatcherOracle, events: list[Event]) ->
         {"event_id": event.id, "subscription_id": found} for event in events for found in oracle.match(event)
     ]
     assert matcher.match_batch(events).to_pylist() == expected
+
+
+def check_columns(matcher: Matcher, oracle: MatcherOracle, events: list[Event]) -> None:
+    expected = [
+        (row, found, oracle.held[found].subscriber)
+        for row, event in enumerate(events)
+        for found in oracle.match(event)
+    ]
+    columns = (column.tolist() for column in matcher.matches(EventBatch.from_events(events)))
+    assert list(zip(*columns, strict=True)) == expected
 
 
 @settings(max_examples=examples(50))

@@ -43,6 +43,7 @@ class EventBatch:
         columns: dict[str, Callable[[], AttributeColumn]],
         rejected: Mapping[int, InputError] | None = None,
         arrival: int | Sequence[int] | Longs | None = None,
+        arrays: Mapping[str, pa.Array] | None = None,
     ) -> None:
         self.rows = rows
         self.ids = ids
@@ -50,6 +51,8 @@ class EventBatch:
         self.documents = documents
         self._arrival = time.time_ns() if arrival is None else arrival
         self._columns = columns
+        self.arrays = arrays or {}
+        """The attributes that came as Arrow's arrays, and of which there is no more to find than these."""
         self._own = {"id", "topic"} - columns.keys()
         """Names under which conditions find the event's own id and topic."""
         self._columns.setdefault("id", lambda: column_of_texts(Strings.from_arrow(ids), rows))
@@ -96,19 +99,21 @@ class EventBatch:
             raise InputError(f"the events have no column {id!r}; name the id column", field="id")
         rejected: dict[int, InputError] = {}
         given = {name: _readable(table, name, rejected) for name in table.schema.names}
-        arrays: dict[str, Callable[[], AttributeColumn]] = {}
+        columns: dict[str, Callable[[], AttributeColumn]] = {}
         for name, array in given.items():
             if name not in (id, topic, document):
-                _add_columns(arrays, name, array)
-        _add_objects(arrays, table.num_rows)
+                _add_columns(columns, name, array)
+        _add_objects(columns, table.num_rows)
+        objects = objects_of(columns)
         return cls(
             table.num_rows,
             given[id],
             _texts(given, topic),
             _texts(given, document),
-            arrays,
+            columns,
             rejected,
             arrival,
+            {name: given[name] for name in given if name in columns and name not in objects},
         )
 
     @classmethod

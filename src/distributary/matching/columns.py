@@ -143,6 +143,17 @@ class AttributeColumn(NamedTuple):
         found: Flags = (self.tags == NUMBER) & (self.forms != NO_FORM)
         return found
 
+    def values(self) -> list[Any]:
+        """The values of all rows, at once where they are integers or doubles throughout."""
+        rows = len(self.tags)
+        if self.forms is not None and rows and (self.tags == NUMBER).all():
+            form = self.forms[0]
+            if form != NO_FORM and (self.forms == form).all():
+                exactly = self.numbers.astype(np.int64) if form == INTEGER else self.numbers
+                found: list[Any] = exactly.tolist()
+                return found
+        return [self.value(row) for row in range(rows)]
+
     @classmethod
     def from_arrow(cls, array: pa.Array) -> AttributeColumn:
         """The column of an Arrow array."""

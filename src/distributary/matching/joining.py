@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from distributary.kernel import Bytes, Ints, Longs, inlined, kernel
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
@@ -29,6 +30,24 @@ def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes
     taken = np.empty(int(ends[-1]) + WORD, np.uint8)
     _copy_texts(numbers, offsets, data, ends, taken)
     return ends, taken
+
+
+@kernel
+def copied_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
+    """What `take_texts` gives, for kernels that name a few."""
+    for number in numbers:
+        prefetch(offsets, number)
+    ends = np.empty(len(numbers) + 1, np.int64)
+    _add_lengths(numbers, offsets, data, ends)
+    taken = np.empty(ends[-1] + WORD, np.uint8)
+    _copy_texts(numbers, offsets, data, ends, taken)
+    return ends, taken
+
+
+def texts_array(offsets: Longs, data: Bytes) -> pa.Array:
+    """Texts with these offsets and bytes as an Arrow array of large strings."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
 
 
 @kernel

@@ -221,7 +221,11 @@ class Matcher:
         ['s1', 's2']
         ['ann', 'bob']
         """
-        rows, numbers = self._match(batch, tolerances)
+        passed = self._combinations.passed(batch)
+        named = self._registry.named(passed, batch.rows)
+        if named is not None:  # no subscription of these has a tolerance
+            return Matches(*named)
+        rows, numbers = self._wanted(batch, passed, tolerances)
         return Matches(rows, self._registry.names.take(numbers), self._registry.subscribers_of(numbers))
 
     def tolerant_rows(self, batch: EventBatch) -> Flags:
@@ -266,7 +270,7 @@ class Matcher:
         [{'event_id': 'e2', 'subscription_id': 's1'}]
         """
         batch = self._batch(table, id, topic, document, rejected)
-        rows, numbers = self._match(batch, tolerances)
+        rows, numbers = self._wanted(batch, self._combinations.passed(batch), tolerances)
         return pa.table(
             {
                 "event_id": batch.ids.take(pa.array(rows)),
@@ -423,9 +427,8 @@ class Matcher:
             rejected.append(RejectedInput(row, str(batch.ids[row].as_py()), error))
         return batch
 
-    def _match(self, batch: EventBatch, tolerances: Tolerances) -> Pairs:
-        """Pairs of row and subscription number, in the order in which answers are given."""
-        passed = self._combinations.passed(batch)
+    def _wanted(self, batch: EventBatch, passed: Pairs, tolerances: Tolerances) -> Pairs:
+        """From pairs of row and slot to those of row and number, in the order in which answers are given."""
         if tolerances == "leave" and self.has_tolerances:
             passed = without_rows(passed, self._tolerant(passed, batch.rows))
         wanted = [self._registry.expand(passed)]

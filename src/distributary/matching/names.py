@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from distributary.kernel import Bytes, Flags, Ints, Longs, Words, inlined, kernel, sealed, text_order
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Arrays
-from distributary.matching.joining import EXPECTED, NUMBER_BITS, divided, join_texts, take_texts
+from distributary.matching.joining import EXPECTED, NUMBER_BITS, divided, join_texts, take_texts, texts_array
 from distributary.matching.memory import WORD, prefetch
 from distributary.matching.order import at_places
 
@@ -182,11 +182,15 @@ class NameTable:
             length = _join(words, keys, separator, joined)
         return divided(joined, length, separator)
 
+    def base(self) -> Sequence[tuple[NDArray[Any], DTypeLike]]:
+        """The offsets and the bytes of the base with their types."""
+        return (self._offsets, np.int64), (self._bytes, np.uint8)
+
     def separated(self) -> tuple[Sequence[tuple[NDArray[Any], DTypeLike]], int | None]:
         """The offsets and the bytes of the base with their types, and a byte that is in none of its texts."""
         least = self._bytes.min(initial=SEPARATORS.stop)
         free = (code for code in SEPARATORS if code < least or not (self._bytes == code).any())
-        return ((self._offsets, np.int64), (self._bytes, np.uint8)), next(free, None)
+        return self.base(), next(free, None)
 
     def _bound_base(self) -> _BoundBase:
         """What kernels read of the base."""
@@ -309,9 +313,7 @@ class NameTable:
 
     def _taken(self, numbers: Ints) -> pa.Array:
         """The texts of these numbers of the base."""
-        offsets, data = take_texts(sealed(numbers), self._offsets, self._bytes)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.large_string(), len(numbers), buffers)
+        return texts_array(*take_texts(sealed(numbers), self._offsets, self._bytes))
 
     def _place(self, encoded: bytes) -> int:
         """How many texts of the base are less than this one; bytes sort as the texts do."""

@@ -3,19 +3,21 @@
 Most slots have one subscription, without a tolerance, whose id is in the base of the names (see `names`).
 For each of these a *key* is kept: the rank of the id among all, and the subscription's number. So keys sort
 as the ids do, and one read leads from a slot to what sorts and what is to be told. All other slots have no
-key and take the longer way, over the lists of their subscriptions.
+key; those of their subscriptions are read from their lists, and where some subscription has a tolerance or an
+id that is not in the base, the slot takes the longer way.
 
-A few slots with keys are named by one kernel, which takes longer to be called than to run; for very few no
-kernel is worth its call.
+A few slots with keys are named by one kernel, which takes longer to be called than to run; for one slot, and
+for very few that take the longer way, no kernel is worth its call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.kernel import Bytes, Ints, Longs, kernel, sealed
+from distributary.kernel import Bytes, Ints, Longs, inlined, kernel, sealed
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.joining import EXPECTED, divided, join_texts
 from distributary.matching.memory import prefetch
@@ -45,7 +47,13 @@ class SlotIds:
         self._keys = _only_keys(*lists, sealed(names.rank))
         self._views: tuple[memoryview, ...] = tuple(array.data for array in lists)
         texts, self._separator = names.separated()
-        self._bound = BoundArrays([*((array, np.int32) for array in lists), (self._keys, np.int64), *texts])
+        ranked = (*lists, names.rank)
+        self._bound = BoundArrays([*((array, np.int32) for array in ranked), (self._keys, np.int64), *texts])
+
+    @property
+    def words(self) -> Longs:
+        """What kernels find the arrays of `BoundIds` by, while this is held."""
+        return self._bound.words
 
     def change(self, slot: int) -> None:
         """Take note that the list of a slot changes: it has no key from here on."""
@@ -60,7 +68,7 @@ class SlotIds:
         keys, count = NO_KEYS, len(slots)
         if count == 1 and (only := self._only_id(slots.item())) is not None:
             return [only]
-        if FEW < count <= SHORT and self._separator is not None:
+        if 1 < count <= SHORT and self._separator is not None:
             joined = np.empty(count * EXPECTED, np.uint8)
             length = _name_few(self._bound.words, slots, self._separator, joined)
             if length:
@@ -94,11 +102,11 @@ class SlotIds:
         return self.names.text(number)
 
     def _keys_of(self, slots: Ints) -> tuple[Longs, Ints]:
-        """The keys of the slots that have one, and the other slots."""
-        keys: Longs = np.empty(len(slots), np.int64)
+        """The keys of the subscriptions of the slots that have some, and the other slots."""
+        keys: Longs = np.empty(len(slots) + SHORT, np.int64)
         others: Ints = np.empty(len(slots), np.int32)
-        keyed = _keys_of(self._bound.words, slots, keys, others)
-        return keys[:keyed], others[: len(slots) - keyed]
+        count, left = _keys_of(self._bound.words, slots, keys, others)
+        return keys[:count], others[:left]
 
     def _numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
         """The subscriptions of these slots that have no tolerance, and whether there are others that do.
@@ -138,54 +146,109 @@ def _only_keys(first: Ints, first_changing: Ints, following: Ints, rank: Ints) -
     return keys
 
 
+class BoundIds(NamedTuple):
+    """What naming reads of the registry, in the order in which it is bound."""
+
+    first: Ints
+    """By slot the first subscription without a tolerance, or NONE."""
+    first_changing: Ints
+    """By slot the first subscription with a tolerance, or NONE."""
+    following: Ints
+    """By number the next subscription of its list, or NONE."""
+    rank: Ints
+    """By number the rank of its id in the base of the names, or CHANGED."""
+    only: Longs
+    """By slot its key, or NONE."""
+    offsets: Longs
+    data: Bytes
+    """The ids in the base of the names, with their offsets."""
+
+
+@inlined
+def bound_ids(words: Longs) -> BoundIds:
+    """What `SlotIds` has bound."""
+    return BoundIds(
+        array_at(words, 0, np.int32),
+        array_at(words, 1, np.int32),
+        array_at(words, 2, np.int32),
+        array_at(words, 3, np.int32),
+        array_at(words, 4, np.int64),
+        array_at(words, 5, np.int64),
+        array_at(words, 6, np.uint8),
+    )
+
+
+@inlined
+def fetch_keys(ids: BoundIds, slots: Ints) -> None:
+    """Have the keys of these slots fetched meanwhile."""
+    for slot in slots:
+        prefetch(ids.only, slot)
+
+
+@inlined
+def put_keys(ids: BoundIds, slot: Any, keys: Longs, count: Any) -> Any:
+    """Write the keys of a slot's subscriptions behind the first so many; how many there are then.
+
+    NONE when some have a tolerance, or an id that is not in the base, or when there is not room enough.
+    """
+    key = ids.only[slot]
+    if key != NONE and count < len(keys):
+        keys[count] = key
+        return count + 1
+    if key != NONE or ids.first_changing[slot] != NONE:
+        return NONE
+    number = ids.first[slot]
+    while number != NONE:
+        if count == len(keys) or number >= len(ids.rank) or ids.rank[number] == CHANGED:
+            return NONE
+        keys[count] = key_of(ids.rank[number], number)
+        count += 1
+        number = ids.following[number]
+    return count
+
+
 @kernel
 def _name_few(words: Longs, slots: Ints, separator: int, joined: Bytes) -> int:
     """Write the ids of these slots, sorted, as `join_texts` does; how long they are.
 
-    0 when some slot has no key, or when there is not room enough.
+    0 when that takes the longer way, or when there is not room enough.
     """
-    only = array_at(words, 3, np.int64)
+    ids, keys, count = bound_ids(words), np.empty(SHORT, np.int64), 0
+    fetch_keys(ids, slots)
     for slot in slots:
-        prefetch(only, slot)
-    keys = np.empty(len(slots), np.int64)
-    for place in range(len(slots)):
-        key = only[slots[place]]
-        if key == NONE:
+        before, count = count, put_keys(ids, slot, keys, count)
+        if count == NONE:
             return 0
-        to = place
-        while to > 0 and keys[to - 1] > key:
-            keys[to] = keys[to - 1]
-            to -= 1
-        keys[to] = key
-    length = join_texts(array_at(words, 4, np.int64), array_at(words, 5, np.uint8), keys, separator, joined)
+        for place in range(before, count):  # sorted by insertion
+            key, to = keys[place], place
+            while to > 0 and keys[to - 1] > key:
+                keys[to] = keys[to - 1]
+                to -= 1
+            keys[to] = key
+    length = join_texts(ids.offsets, ids.data, keys[:count], separator, joined)
     return length if length <= len(joined) else 0
 
 
 @kernel
-def _keys_of(words: Longs, slots: Ints, keys: Longs, others: Ints) -> int:
-    """Write the keys of the slots that have one, and the other slots; how many keys there are."""
-    only = array_at(words, 3, np.int64)
+def _keys_of(words: Longs, slots: Ints, keys: Longs, others: Ints) -> tuple[int, int]:
+    """Write the keys of the slots that have some, and the slots that take the longer way; how many each."""
+    ids, count, left = bound_ids(words), 0, 0
+    fetch_keys(ids, slots)
     for slot in slots:
-        prefetch(only, slot)
-    keyed = 0
-    for place in range(len(slots)):
-        key = only[slots[place]]
-        if key != NONE:
-            keys[keyed] = key
-            keyed += 1
+        more = put_keys(ids, slot, keys, count)
+        if more == NONE:
+            others[left] = slot
+            left += 1
         else:
-            others[place - keyed] = slots[place]
-    return keyed
+            count = more
+    return count, left
 
 
 @kernel
 def _numbers_of(words: Longs, slots: Ints, numbers: Ints) -> tuple[int, bool]:
     """Write the numbers of those without a tolerance as far as they fit; how many, and are there others?"""
-    first, first_changing, following = (
-        array_at(words, 0, np.int32),
-        array_at(words, 1, np.int32),
-        array_at(words, 2, np.int32),
-    )
+    ids = bound_ids(words)
+    first, first_changing, following = ids.first, ids.first_changing, ids.following
     for slot in slots:
         prefetch(first, slot)
         prefetch(first_changing, slot)

@@ -63,7 +63,7 @@ def _by_words(pairs: Pairs, ranks: Longs, rows: int, most: int) -> Pairs:
     words, spare = np.empty(count, np.int64), np.empty(count, np.int64)
     out = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
     _make_words(pairs.rows, pairs.slots, ranks, rank_bits, number_bits, words)
-    _sort_words(words, spare, number_bits, sorted_bits, rank_bits, *out)
+    sort_words(words, spare, number_bits, sorted_bits, rank_bits, *out)
     return out
 
 
@@ -148,7 +148,7 @@ def _make_words(
 
 
 @kernel
-def _sort_words(
+def sort_words(
     words: Longs, spare: Longs, low: int, bits: int, rank_bits: int, out_rows: Ints, out_numbers: Ints
 ) -> None:
     """Sort words by so many bits from the low-th on, and take rows and numbers out of them.

@@ -26,6 +26,7 @@ from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.names import NameTable
 from distributary.matching.naming import NONE, SlotIds
 from distributary.matching.order import at_places
+from distributary.matching.pair_naming import NamedPairs, PairNames
 from distributary.matching.serials import Serials
 
 ROOM = 8
@@ -65,6 +66,8 @@ class SubscriptionRegistry:
         self._next_serial = 0 if opened is None else int(opened["next_serial"][0])
         self._slot_ids: SlotIds | None = None
         """What one event reads, while the arrays are what they were."""
+        self._pair_names: PairNames | None = None
+        """What a small batch reads, while that is the same."""
 
     @cached_property
     def names(self) -> NameTable:
@@ -233,6 +236,13 @@ class SubscriptionRegistry:
             expanded = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
             _expand(pairs.rows, pairs.slots, first, following, *expanded)
         return Pairs(expanded.rows[:total], expanded.slots[:total])
+
+    def named(self, pairs: Pairs, rows: int) -> NamedPairs | None:
+        """The matches of these pairs of row and slot, if they are few and plain: see `PairNames.named`."""
+        ids, names = self._ids(), self._pair_names
+        if names is None or names.of is not ids or names.bases != self.subscribers.bases:
+            names = self._pair_names = PairNames(ids, self._of.subscriber_of, self.subscribers)
+        return names.named(pairs, rows)
 
     def ids_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
         """The ids of the subscriptions of one event's slots: see `SlotIds.ids`."""

@@ -64,6 +64,11 @@ class SingleEvent:
             self._arrived = replace(event, arrival=self._time()) if event.arrival is None else event
         return self._arrived
 
+    @property
+    def arrival(self) -> int:
+        """When it arrived, in nanoseconds since 1970: what `now()` is to it."""
+        return self._time() if self.event.arrival is None else self.event.arrival
+
     def _time(self) -> int:
         """When it arrived, if it does not say so itself: when this was first asked for."""
         if self._now is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 from decimal import Decimal
+from itertools import product
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +16,9 @@ from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import FilterError
+from distributary.filters.where.closures import leaf_function, operand_function
+from distributary.filters.where.evaluate import evaluate, operand_value
+from distributary.filters.where.expression import operands_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.geometry import distance
 
@@ -358,3 +362,27 @@ def test_events_of_a_batch_each_have_their_own_arrival(
     found = Matcher([Subscription("s", "ann", where=text, topic=topic)]).match_batch(events)
     expected = [f"e{number}" for number, seconds in enumerate(arrivals) if holds(seconds)]
     assert found["event_id"].to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "case when a = 'x' then b else a end = 2",
+        "case when a > 1 then b when a < 1 then 7 end > 3",
+        "case when not a > 1 then b when b is null then a else 0 end = a",
+        "if(a <= 1, b, a) < 2",
+        "case when a then 1 when a = 2.0 then coalesce(b, 3) else -a end >= 1",
+        "lower(a) = 'x'",
+        "a = 2",
+        "a > '1'",
+    ],
+)
+def test_functions_of_attributes_give_what_evaluation_gives(text):
+    expression = WhereFilter.parse(text).expression
+    values = [None, 0, 1, 2, 2.0, -3, True, False, "x", "X", "1", float("nan"), Decimal(2), (1,), 10**30]
+    for a, b in product(values, values):
+        attributes = {name: value for name, value in (("a", a), ("b", b)) if value is not None}
+        assert leaf_function(expression)(attributes) is evaluate(expression, attributes), attributes
+        for operand in operands_of(expression):
+            found, wanted = operand_function(operand)(attributes), operand_value(operand, attributes)
+            assert (type(found), repr(found)) == (type(wanted), repr(wanted)), attributes

@@ -14,7 +14,7 @@ from distributary.filters.where.expression import attributes_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.values import Instant
 from distributary.matching.batch import EventBatch
-from distributary.matching.where import bitsets, everywhere, rows
+from distributary.matching.where import bitsets, everywhere, groups
 from distributary.matching.where.bitsets import WhereBitsets
 from distributary.matching.where.formulas import WORD, Formulas, turn_around
 from properties.oracle_values import attributes_of as attributes_of_row
@@ -195,7 +195,7 @@ def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypa
     monkeypatch.setattr(bitsets, "FEW_OPEN", 0)
     monkeypatch.setattr(everywhere, "HARD", 0)
     monkeypatch.setattr(everywhere, "MOST_OF_ALL", 1 << 14 if all_chosen else 0)
-    monkeypatch.setattr(rows, "KEPT", rng.choice([1, 3, 4096]))
+    monkeypatch.setattr(groups, "KEPT", rng.choice([1, 2000, 1 << 22]))
     filters = random_filters(rng, 70)
     given = [random_row(rng) for _ in range(25)]
     events = [
@@ -218,6 +218,28 @@ def test_one_event_by_formulas_is_what_conditions_say(seed, all_chosen, monkeypa
     by_row = found_pairs(index, EventBatch.from_table(table))
     monkeypatch.setattr(everywhere, "BY_ROW", 0)
     assert found_pairs(index, EventBatch.from_table(table)) == by_row
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 63, 64, 65, 127, 128, 129])
+@pytest.mark.parametrize("as_table", [True, False])
+def test_rows_by_themselves_and_columns_agree_at_the_border_between_them(size, as_table, monkeypatch):
+    rng = random.Random(size)
+    monkeypatch.setattr(everywhere, "HARD", 0)
+    filters = random_filters(rng, 50)
+    given = [random_row(rng) for _ in range(size)]
+    events = [Event(f"e{number}", "A/B", attributes_of_row(row)) for number, row in enumerate(given)]
+    batch = EventBatch.from_table(table_of(given)) if as_table else EventBatch.from_events(events)
+    index = WhereBitsets()
+    index.add_many(range(len(filters)), filters)
+    index.match(Event("e"))
+    ((_, segment),) = index.segments()
+    segment.memo.choose(np.arange(len(filters), dtype=np.int32))
+    expected = sorted(
+        (row, slot) for slot, filter in enumerate(filters) for row in expected_rows(batch, filter)
+    )
+    assert found_pairs(index, batch) == expected
+    alone = [(row, slot) for row, event in enumerate(events) for slot in index.match(event)]
+    assert as_table or alone == expected
 
 
 def test_values_that_python_takes_for_equal_are_remembered_apart(monkeypatch):

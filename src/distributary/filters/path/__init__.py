@@ -7,7 +7,7 @@ How a path gets from its text to an answer, in reading order:
 - `pattern`: the tree that most paths are, what its labels and comparisons mean, and its canonical text
 - `xpath`: paths that say more (every axis but one, positions, functions), and their text; `literals` is what
   both share
-- parse: `parse` reads any text with elementpath's grammar, and `read_xpath` what is no tree; `twig` is the
+- parse: `parse` reads any text with elementpath's `grammar`, and `read_xpath` what is no tree; `twig` is the
   pattern that such a path implies; `shape` keeps what it learnt of the text's shape, and `pieces` of the
   shapes of steps and predicates, so that similar paths are not parsed again; `template` is what filters of
   one shape share

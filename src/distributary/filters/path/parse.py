@@ -19,10 +19,6 @@ import re
 from math import isfinite
 from typing import Any, NoReturn
 
-from elementpath.exceptions import ElementPathError
-from elementpath.tdop import Parser
-from elementpath.xpath30 import XPath30Parser
-
 from distributary.errors import FilterError
 from distributary.filters.path import pattern
 from distributary.filters.path.pattern import Axis, LocationPath, PathStep, Predicate
@@ -51,9 +47,10 @@ ALLOWED = (
 )
 
 OPERATOR_WORDS = frozenset(
-    symbol
-    for symbol, token in XPath30Parser.symbol_table.items()
-    if token.pattern is None and XPath30Parser.name_pattern.fullmatch(symbol)
+    {"acos", "and", "as", "asin", "atan", "atan2", "cast", "castable", "cos", "div", "else", "eq", "every"}
+    | {"except", "exp", "exp10", "for", "ge", "gt", "idiv", "if", "in", "instance", "intersect", "is", "le"}
+    | {"let", "log", "log10", "lt", "mod", "ne", "of", "or", "pi", "pow", "return", "satisfies", "sin"}
+    | {"some", "sqrt", "tan", "then", "to", "treat", "union"}
 )
 """The words that the grammar may read as operators wherever they stand: `and`, `div`, `to` and so on. Every
 other word is a name, unless `(` or `::` comes after it."""
@@ -79,9 +76,12 @@ def parse_with_places(text: str) -> tuple[tuple[LocationPath, ...], list[int]]:
     >>> parse_with_places("a[2 > b[c = 5]]")[1]
     [12, 2]
     """
+    # Loaded when the first path is read: elementpath takes 18 MB, and most brokers read no paths.
+    from distributary.filters.path.grammar import tokens
+
     _check_bounds(text)
     walk = _Walk(text)
-    return walk.branches(_tokens(text)), walk.places
+    return walk.branches(tokens(text, ALLOWED)), walk.places
 
 
 def _check_bounds(text: str) -> None:
@@ -99,33 +99,6 @@ def _check_bounds(text: str) -> None:
         if depth > MAX_NESTING:
             reason = f"brackets are nested more than {MAX_NESTING} deep"
             raise FilterError(reason, field="path", text=text, position=found.start())
-
-
-def _tokens(text: str) -> Any:
-    """Elementpath's token tree; the grammar alone, without the evaluation that its `parse` adds."""
-    parser = XPath30Parser()
-    if parser.tokenizer is None:
-        parser.tokenizer = parser.create_tokenizer(parser.symbol_table)
-    try:
-        return Parser.parse(parser, text)
-    except ElementPathError as error:
-        reason, position = _explained(error, len(text))
-        raise FilterError(reason, field="path", text=text, position=position) from None
-    except RecursionError:
-        raise FilterError("is nested too deeply", field="path", text=text) from None
-    except Exception as error:
-        # The grammar fails in its own ways on some malformed texts; whichever it is, the text is not XPath.
-        raise FilterError(f"is not an XPath: {error}; {ALLOWED}", field="path", text=text) from None
-
-
-def _explained(error: ElementPathError, length: int) -> tuple[str, int | None]:
-    """Why a text of that length is not XPath, and where: where it ends, if more should follow."""
-    position = error.token.span[0] if error.token is not None else None
-    if "unexpected end" in error.message:
-        position = length
-    if "is not declared" in error.message:
-        return f"{error.message}; write a name in a namespace as Q{{uri}}name", position
-    return f"{error.message}; {ALLOWED}", position
 
 
 class _NotATreeError(Exception):

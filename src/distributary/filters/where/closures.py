@@ -18,6 +18,8 @@ from distributary.filters.where.evaluate import (
 from distributary.filters.where.expression import (
     CONDITIONS,
     AttributeReference,
+    Blank,
+    Compare,
     CompareAttributes,
     Computation,
     Leaf,
@@ -27,7 +29,7 @@ from distributary.filters.where.expression import (
 )
 from distributary.filters.where.like import like_pattern
 from distributary.filters.where.operations import FUNCTIONS
-from distributary.filters.where.values import Several, compare, plain
+from distributary.filters.where.values import Several, compare, compare_with_literal, plain
 
 OperandValue = Callable[[Attributes], Any]
 LeafTruth = Callable[[Attributes], bool | None]
@@ -41,6 +43,8 @@ def operand_function(operand: Operand) -> OperandValue:
     """
     if isinstance(operand, str):
         return lambda attributes: attributes.get(operand)
+    if operand.function == "case":
+        return _case_function(operand)
     function = FUNCTIONS.get(operand.function)
     if function is None or (operand.function == "element" and len(operand.arguments) == 3):
         return lambda attributes: operand_value(operand, attributes)
@@ -56,6 +60,14 @@ def operand_function(operand: Operand) -> OperandValue:
             return plain(compute(one, other))
 
         return of_two
+    if len(arguments) == 1 and not takes_null:
+        (only,) = arguments
+
+        def of_one(attributes: Attributes) -> Any:
+            value = only(attributes)
+            return None if value is None else plain(compute(value))
+
+        return of_one
 
     def of_any(attributes: Attributes) -> Any:
         values = [argument(attributes) for argument in arguments]
@@ -68,12 +80,28 @@ def operand_function(operand: Operand) -> OperandValue:
     return of_any
 
 
+def _case_function(operand: Computation) -> OperandValue:
+    """The value behind the first condition that is true."""
+    *branches, otherwise = map(_argument_function, operand.arguments)
+    choices = list(zip(branches[::2], branches[1::2], strict=True))
+
+    def chosen(attributes: Attributes) -> Any:
+        for condition, value in choices:
+            if condition(attributes) is True:
+                return value(attributes)
+        return otherwise(attributes)
+
+    return chosen
+
+
 def _argument_function(argument: Any) -> OperandValue:
     if isinstance(argument, AttributeReference):
         name = argument.name
         return lambda attributes: plain(attributes.get(name))
     if isinstance(argument, Computation):
         return operand_function(argument)
+    if isinstance(argument, Compare):
+        return leaf_function(argument)
     if isinstance(argument, CONDITIONS):
         return lambda attributes: evaluate(argument, attributes)
     return lambda attributes: argument
@@ -88,6 +116,8 @@ def leaf_function(leaf: Leaf) -> LeafTruth:
     match leaf:
         case CompareAttributes(left, operator, right):
             return _comparison(operand_function(left), operator, operand_function(right), leaf)
+        case Compare(str(name), operator, literal) if not isinstance(literal, Blank):
+            return lambda attributes: compare_with_literal(attributes.get(name), operator, literal)
         case Like(str(name), str(pattern), escape) if escape is None or isinstance(escape, str):
             return _text_test(name, like_pattern(pattern, escape).matches)
         case MatchesPattern(str(name), pattern):

@@ -56,20 +56,25 @@ def implied(leaf: Any, positive: bool) -> list[Expression]:
     if isinstance(leaf, tree.MatchesPattern):
         return [Like(leaf.attribute, "%")]
     if isinstance(leaf, Compare) and isinstance(leaf.literal, Decimal):
-        operator = leaf.operator if positive else tree.NEGATED[leaf.operator]
-        return [Compare(leaf.attribute, *_near(operator, leaf.literal))]
+        return [
+            _near(leaf.attribute, leaf.operator if positive else tree.NEGATED[leaf.operator], leaf.literal)
+        ]
     return [Not(tree.IsNull(leaf.attribute))]
 
 
-def _near(operator: str, literal: Decimal) -> tuple[str, float]:
-    """A comparison with a double near the decimal, which holds whenever that with the decimal does."""
+def _near(operand: Any, operator: str, literal: Decimal) -> Expression:
+    """A comparison with a double near the decimal, which holds whenever that with the decimal does.
+
+    Where there is none, that the operand is a number. It is said by comparisons that can be written down: no
+    literal stands for infinity.
+    """
     double = float(literal)
     if operator in ("=", "<>") or not -inf < double < inf:
-        return "<=", inf
+        return tree.disjunction_of([Compare(operand, "<", 0), Compare(operand, ">=", 0)])
     towards = -inf if operator[0] == ">" else inf
     for _ in range(4):
         double = nextafter(double, towards)
-    return operator[0] + "=", double
+    return Compare(operand, operator[0] + "=", double)
 
 
 def _places(leaf: Any) -> list[Expression]:

@@ -10,10 +10,12 @@ Ours, the default, and what it is made of, in reading order:
 - `plan`: which conjunctions are found by a rare value, and which through bitsets
 - `keys`, `blocks`: these two ways, each with its tables and its search
 - `predicates`, `formulas`: conditions as AND and OR of bits, for 64 rows at a time
-- `rows`: the same for one row at a time, from the values of an event
+- `programs`, `patterns`, `groups`: what the values of a row come to, without columns
+- `rows`: formulas for one row or a few, from the values of an event
 - `everywhere`: which conditions are evaluated in this way for every event
 - `single`: one event as the kernels read it, and the conditions of a segment bound for it
 - `find`: the search for one event, in one kernel
+- `plain_rows`, `few_rows`: a few rows of a table read from its buffers, and searched in one kernel
 - `bitsets`: `WhereBitsets`, the index that puts them together
 - `verifier`: conditions asked about single pairs only
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.lookup import arrival_of, attribute_of
+from distributary.filters.where.lookup import attribute_of
+from distributary.filters.where.values import Instant
 from distributary.kernel import Bytes, Flags, Ints, Words, kernel, read_table, sealed, table_arrays
 from distributary.matching.batch import EventBatch
 from distributary.matching.columns import AttributeColumn
@@ -45,7 +46,8 @@ from distributary.matching.where.collecting import ConditionGatherer
 from distributary.matching.where.column import ConditionColumn
 from distributary.matching.where.constraints import PREDICATED, SHARED, UNCERTAIN, Constraints, Found
 from distributary.matching.where.everywhere import SMALL, SOME, ChosenConditions, EverywhereConditions
-from distributary.matching.where.find import ALL_ALIVE, bind_searched, find_conditions, find_in_few_rows
+from distributary.matching.where.few_rows import FoundInFew, find_in_few_rows, find_in_plain_rows
+from distributary.matching.where.find import ALL_ALIVE, bind_searched, find_conditions
 from distributary.matching.where.keys import KeyTable, build_keys, find_keyed
 from distributary.matching.where.plan import KEYED_BELOW, WORTH_A_GROUP, Buckets, plan
 from distributary.matching.where.single import SegmentConditions
@@ -116,9 +118,7 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         self, number: int, segment: CompiledSegment, single: SingleEvent, chosen: ChosenConditions
     ) -> Ints:
         """Search, and evaluate the filters that the kernel leaves open."""
-        known: SegmentConditions | None = segment.known
-        if known is None:
-            known = segment.known = SegmentConditions(segment.readable)
+        known = _known(segment)
         encoded = known.encode(single)
         if encoded is None:
             return super().find_in(number, segment, single)
@@ -167,15 +167,23 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         The first rows may show that more are to be chosen; these are returned, with the pairs of the others.
         """
         arrays = segment.readable
+        if batch.rows <= self.few_rows:
+            plain = _known(segment).plain_columns(batch)
+            if plain is not None:
+                found = find_in_plain_rows(self.bound(segment).words, plain, batch.rows)
+                return chosen, _decided_of_few(arrays, batch, found, chosen)
         columns = conditions.columns_of(arrays, batch)
         if batch.rows <= self.few_rows:
             rows = conditions.encode(arrays, columns, slice(0, batch.rows), batch.rows)
             found = find_in_few_rows(self.bound(segment).words, *rows)
+            pairs = _decided_of_few(arrays, batch, found, chosen)
         else:
-            chosen, found = _find_in_many_rows(arrays, columns, batch.rows, everywhere, chosen)
+            chosen, (row_of, conjunctions, count) = _find_in_many_rows(
+                arrays, columns, batch.rows, everywhere, chosen
+            )
             if chosen.are_all:
                 return chosen, Pairs.none()
-        pairs = _decided(arrays, batch, found[0][: found[2]], found[1][: found[2]], chosen)
+            pairs = _decided(arrays, batch, row_of[:count], conjunctions[:count], chosen)
         undecidable = evaluation.undecidable_rows(arrays, columns, batch.rows)
         if undecidable is None:
             return chosen, pairs
@@ -187,15 +195,23 @@ class WhereBitsets(CompiledIndex[WhereFilter]):
         return chosen, Pairs.joined([Pairs(pairs.rows[sound], pairs.slots[sound]), evaluated])
 
 
-def _values_of(single: SingleEvent) -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    """From a name to the value of an attribute of an event, and when it arrived."""
-    given = single.event.attributes
+def _values_of(single: SingleEvent) -> tuple[Callable[[Sequence[str]], list[Any]], Callable[[], Any]]:
+    """From names to the values of an event's attributes, and when it arrived."""
+    event = single.event
+    given = event.attributes
 
-    def value(name: str) -> Any:
-        found = given.get(name)
-        return attribute_of(single.event, name) if found is None else found
+    def values(names: Sequence[str]) -> list[Any]:
+        return [attribute_of(event, name) if (found := given.get(name)) is None else found for name in names]
 
-    return value, lambda: arrival_of(single.arrived)
+    return values, lambda: Instant(single.arrival)
+
+
+def _known(segment: CompiledSegment) -> SegmentConditions:
+    """What Python keeps of a segment's conditions."""
+    known: SegmentConditions | None = segment.known
+    if known is None:
+        known = segment.known = SegmentConditions(segment.readable)
+    return known
 
 
 def _everywhere(segment: CompiledSegment) -> EverywhereConditions:
@@ -260,6 +276,16 @@ def _wanted(arrays: AnyArrays, blocks: BitsetBlocks, chosen: ChosenConditions) -
     if not chosen.count:
         return np.empty(0, np.uint64)
     return wanted_bits(blocks, chosen.flags[arrays["owner"]])
+
+
+def _decided_of_few(
+    arrays: AnyArrays, batch: EventBatch, found: FoundInFew, chosen: ChosenConditions
+) -> Pairs:
+    """As `_decided`; mostly there is nothing to decide."""
+    rows, conjunctions, positions, flags = found
+    if flags or chosen.count:
+        return _decided(arrays, batch, rows, conjunctions, chosen)
+    return Pairs(rows, positions)
 
 
 def _decided(

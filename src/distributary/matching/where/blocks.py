@@ -419,14 +419,30 @@ def _fetch_bitsets(blocks: BitsetBlocks, visited: Any, number: Words, starts: Wo
 @inlined
 def _bitset(blocks: BitsetBlocks, block: np.uint64, j: int, number: Words, width: np.uint64) -> Any:
     """Where the bitset begins of a block's j-th attribute and the bucket that it has."""
-    attribute, table = _attribute(blocks, block, j)
+    attribute, table = attribute_of_block(blocks, block, j)
     return table + number[attribute] * width
 
 
 @inlined
-def _attribute(blocks: BitsetBlocks, block: np.uint64, j: int) -> tuple[np.uint64, np.uint64]:
+def attribute_of_block(blocks: BitsetBlocks, block: np.uint64, j: int) -> tuple[np.uint64, np.uint64]:
     """A block's j-th attribute, and where its bitsets begin."""
     return np.uint64(blocks.attributes[block, j]), np.uint64(blocks.tables[block, j])
+
+
+@inlined
+def places_of_interest(blocks: BitsetBlocks, block: Any, buckets: RowBuckets) -> tuple[Any, Any]:
+    """The first and the last place, among the rows sorted by its lead, of those that a block may want."""
+    at_block = np.uint64(block)
+    lead, _ = attribute_of_block(blocks, at_block, 0)
+    if not buckets.wanted[lead]:
+        return np.uint16(0), np.uint16(0)
+    first = buckets.begin[lead, np.uint64(blocks.from_bucket[at_block])]
+    last = buckets.begin[lead, np.uint64(blocks.to_bucket[at_block] + 1)]
+    if first < last:  # no row of a small batch is in the buckets of most blocks
+        for j in range(1, GROUPED_BY):
+            if not buckets.wanted[attribute_of_block(blocks, at_block, j)[0]]:
+                return last, last
+    return first, last
 
 
 @kernel
@@ -439,24 +455,18 @@ def _candidates(
     bounds that it will read are fetched meanwhile.
     """
     at_block = np.uint64(block)
-    attribute0, table0 = _attribute(blocks, at_block, 0)
-    if not buckets.wanted[attribute0]:
+    attribute0, table0 = attribute_of_block(blocks, at_block, 0)
+    first_place, last_place = places_of_interest(blocks, at_block, buckets)
+    if first_place == last_place:
         return 0
-    first_place = buckets.begin[attribute0, np.uint64(blocks.from_bucket[at_block])]
-    last_place = buckets.begin[attribute0, np.uint64(blocks.to_bucket[at_block] + 1)]
-    if first_place == last_place:  # no row of a small batch is in the buckets of most blocks
-        return 0
-    for j in range(1, GROUPED_BY):
-        if not buckets.wanted[_attribute(blocks, at_block, j)[0]]:
-            return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
     width, wide = np.uint64(blocks.width[at_block]), blocks.wide[at_block]
     bounds_each = np.uint64(2 * blocks.alike[at_block])
     first_bound = np.uint64(2 * blocks.constraint[at_block])
     some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
-    attribute1, table1 = _attribute(blocks, at_block, 1)
-    attribute2, table2 = _attribute(blocks, at_block, 2)
-    attribute3, table3 = _attribute(blocks, at_block, 3)
+    attribute1, table1 = attribute_of_block(blocks, at_block, 1)
+    attribute2, table2 = attribute_of_block(blocks, at_block, 2)
+    attribute3, table3 = attribute_of_block(blocks, at_block, 3)
     for place in range(first_place, last_place):
         row = np.uint64(buckets.order[attribute0, np.uint64(place)])
         at0 = table0 + np.uint64(number[attribute0, row]) * width
@@ -470,7 +480,7 @@ def _candidates(
                 left &= wanted[of_block + word]
             if wide and left != 0:
                 for j in range(4, GROUPED_BY):
-                    attribute, table = _attribute(blocks, at_block, j)
+                    attribute, table = attribute_of_block(blocks, at_block, j)
                     left &= words[table + np.uint64(number[attribute, row]) * width + word]
             while left != 0:
                 bit = word * np.uint64(64) + lowest_bit(left)

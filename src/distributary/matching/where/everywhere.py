@@ -10,14 +10,13 @@ What is chosen decides only how fast the answer comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from distributary.filters.where.expression import Expression
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.values import Instant
 from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
@@ -25,13 +24,14 @@ from distributary.matching.batch import EventBatch
 from distributary.matching.index import NO_SLOTS, AnyArrays, Pairs
 from distributary.matching.truths import passing
 from distributary.matching.where.formulas import Formulas
-from distributary.matching.where.rows import HardValueError, RowFormulas, Values
+from distributary.matching.where.groups import HardValueError
+from distributary.matching.where.rows import RowFormulas, Values
 
 TOGETHER = 1 << 14
 """Conditions whose formulas share their predicates, and what an event's values come to."""
 MOST_OF_ALL = 1 << 14
 """Of larger segments, what does not hold often is always searched for."""
-BY_ROW = 32
+BY_ROW = 128
 """Rows of a batch that are evaluated one by one: columns would cost more."""
 SOME = 32
 """Conditions of a segment for which single events are looked at."""
@@ -68,14 +68,17 @@ class ChosenConditions:
 
     def holding(self, values: Values, now: Callable[[], Any]) -> Ints | None:
         """The chosen positions whose conditions are true for one row; None when that must be evaluated."""
-        by_row = self._by_row
-        if by_row is None:
-            by_row = self._by_row = [RowFormulas(formulas, positions) for positions, formulas in self.parts]
         try:
-            found = [formulas.holding(values, now) for formulas in by_row]
+            found = [formulas.holding(values, now) for formulas in self._row_formulas()]
         except HardValueError:
             return None
         return found[0] if len(found) == 1 else np.concatenate([*found, NO_SLOTS])
+
+    def _row_formulas(self) -> list[RowFormulas]:
+        by_row = self._by_row
+        if by_row is None:
+            by_row = self._by_row = [RowFormulas(formulas, positions) for positions, formulas in self.parts]
+        return by_row
 
     def pairs(self, batch: EventBatch, expression: Callable[[int], Expression]) -> Pairs:
         """The pairs of a row and a chosen condition that is true for it, each once."""
@@ -93,14 +96,10 @@ class ChosenConditions:
 
         Columns have costs that do not depend on the number of rows.
         """
-        columns: dict[str, Any] = {}
-        found = []
-        for row in range(batch.rows):
-            held = self.holding(partial(_value, batch, columns, row), partial(_arrival, batch, row))
-            if held is None:
-                return None
-            found.append(Pairs(np.full(len(held), row, np.int32), held))
-        return Pairs.joined(found)
+        try:
+            return Pairs.joined([formulas.pairs(batch) for formulas in self._row_formulas()])
+        except HardValueError:
+            return None
 
 
 class EverywhereConditions:
@@ -179,20 +178,3 @@ class EverywhereConditions:
 
     def _expression(self, position: int) -> Expression:
         return expression_of(frozen.unpack_text(self._texts, position))
-
-
-def _value(batch: EventBatch, columns: dict[str, Any], row: int, name: str) -> Any:
-    """The value of an attribute in a row; the columns that were asked for are kept."""
-    value = columns.get(name)
-    if value is None:
-        column = batch.column(name)
-        value = columns[name] = _nothing if column is None else column.value
-    return value(row)
-
-
-def _arrival(batch: EventBatch, row: int) -> Instant:
-    return Instant(batch.arrival(row))
-
-
-def _nothing(row: int) -> None:
-    """No event has the attribute."""

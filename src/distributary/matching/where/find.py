@@ -17,7 +17,6 @@ from distributary.kernel import (
     Floats,
     Ints,
     Longs,
-    Words,
     inlined,
     kernel,
     read_table,
@@ -30,20 +29,16 @@ from distributary.matching.layers import OWN_ARRAYS, live_slots
 from distributary.matching.memory import prefetch
 from distributary.matching.where.blocks import (
     BLOCK,
-    MOST_BUCKETS,
     BitsetBlocks,
     LeadLists,
-    RowBuckets,
     candidates_in,
     constraints_of,
-    find_grouped,
     lead_lists,
-    row_buckets,
     single_buckets,
     single_words,
     visited_blocks,
 )
-from distributary.matching.where.constraints import UNCERTAIN, Constraints, Found, Rows, holds_alike
+from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds_alike
 from distributary.matching.where.keys import KeyTable, find_keyed
 from distributary.matching.where.plan import GROUPED_BY, SPECIAL, Buckets
 from distributary.matching.where.single import (
@@ -61,10 +56,6 @@ CONJUNCTION_BITS = 32
 CONJUNCTION = (1 << CONJUNCTION_BITS) - 1
 ROOM = 16 * BLOCK
 """Conjunctions of one event that are checked at a time."""
-SHARED = 16
-"""When this many of a few rows meet a block, on average, all of them do before the next block."""
-ALL: Words = np.empty(0, np.uint64)
-"""For `find_grouped`: no conjunction is unwanted."""
 
 
 class SearchedConditions(NamedTuple):
@@ -91,7 +82,7 @@ SEARCHED_TYPES = (
 
 
 @inlined
-def _searched(words: Longs) -> SearchedConditions:
+def searched_conditions(words: Longs) -> SearchedConditions:
     """What `bind_searched` has bound behind the conditions."""
     at = OWN_ARRAYS + len(CONDITION_TYPES)
     return SearchedConditions(
@@ -156,7 +147,7 @@ def _targets(slots: Ints, owner: Ints, flags: Bytes) -> Longs:
 
 @kernel
 def find_conditions(
-    number: int, words: Longs, attributes: Floats, data: Bytes, found: Ints
+    number: int, words: Longs, codes: Longs, values: Floats, data: Bytes, found: Ints
 ) -> tuple[int, int]:
     """Write what the encoded event finds in a segment of that number, as far as it fits.
 
@@ -164,8 +155,8 @@ def find_conditions(
     evaluated from the back. Returns how many there are of both. A number of `ALL_ALIVE` says that all slots
     of the segment are live.
     """
-    live, bound, searched = live_slots(words), bound_conditions(words, OWN_ARRAYS), _searched(words)
-    rows = single_row(bound.texts, attributes, data)
+    live, bound, searched = live_slots(words), bound_conditions(words, OWN_ARRAYS), searched_conditions(words)
+    rows = single_row(bound.texts, codes, values, data)
     conjunctions, count = _holding(bound.constraints, searched, rows)
     # What is read of each lies all over large arrays: it is fetched step by step.
     for place in range(count):
@@ -224,50 +215,6 @@ def _holding(constraints: Constraints, searched: SearchedConditions, rows: Rows)
         held[count] = conjunction
         count += 1
     return held, count
-
-
-@kernel
-def find_in_few_rows(words: Longs, tags: Bytes, values: Floats, where: Ints) -> Found:
-    """The keyed and the grouped conjunctions that hold for a few rows.
-
-    Grouped ones are searched row by row, unless blocks are met by many of the rows: then it is better to
-    fetch each block once. The rows are those of `Rows`, in three arrays: a kernel takes longer to be called
-    with a table of them.
-    """
-    constraints, searched = bound_conditions(words, OWN_ARRAYS).constraints, _searched(words)
-    rows = Rows(tags, values, where)
-    out_rows, held, count = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32), 0
-    if len(searched.keys.postings):
-        bits = values.view(np.int64)
-        out_rows, held, count = find_keyed(constraints, searched.keys, rows, bits, 0, out_rows, held, count)
-    blocks = searched.blocks
-    if not len(blocks.width):
-        return out_rows, held, count
-    buckets = row_buckets(searched.buckets, blocks.used, rows)
-    if _meetings(searched.lists, buckets) >= SHARED * len(blocks.width):
-        candidates = np.empty(BLOCK * len(tags), np.int32)
-        return find_grouped(constraints, blocks, rows, buckets, ALL, candidates, 0, out_rows, held, count)
-    candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
-    for row in range(len(tags)):
-        before = count
-        held, count = _grouped(constraints, searched, rows, row, candidates, in_block, held, count)
-        out_rows = with_room(out_rows, before, count - before)
-        for place in range(before, count):
-            out_rows[place] = row
-    return out_rows, held, count
-
-
-@kernel
-def _meetings(lists: LeadLists, buckets: RowBuckets) -> int:
-    """How many blocks the rows may want, all rows together."""
-    count = 0
-    for place in range(len(lists.leads)):
-        lead = lists.leads[place]
-        if buckets.wanted[lead]:
-            for bucket in buckets.number[lead]:
-                at = place * (MOST_BUCKETS + 1) + np.int64(bucket)
-                count += lists.begin[at + 1] - lists.begin[at]
-    return count
 
 
 @kernel

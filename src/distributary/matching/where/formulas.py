@@ -59,6 +59,8 @@ class Formulas:
         for expression in expressions:
             _translate(expression, True, leaves, given, codes)
             first.append(len(codes))
+        self.leaves = [signed.leaf for signed in given]
+        """The leaves of all conditions."""
         self.predicates = Predicates(given)
         numbers = np.array(
             [*self.predicates.numbers, self.predicates.never, self.predicates.always], np.int64
@@ -103,15 +105,20 @@ class Formulas:
         """The pairs of a row and a formula that holds, called by its position, by row; those left open."""
         held, left = self.hold(batch)
         held[:, left] = 0
-        total = _count(held)
-        # Made here, because NumPy asks for large pages, which are much faster to get.
-        found = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
-        _read_pairs(held, sealed(positions), *found)
-        return found, positions[left]
+        return pairs_of(held, positions), positions[left]
 
     def memory(self) -> int:
         """The bytes of the tables."""
         return self.predicates.memory() + sum(array.nbytes for array in self.codes)
+
+
+def pairs_of(held: Words, positions: Ints) -> Pairs:
+    """The pairs of a row and a formula that holds, called by its position; `held` is turned around."""
+    total = _count(held)
+    # Made here, because NumPy asks for large pages, which are much faster to get.
+    found = Pairs(np.empty(total, np.int32), np.empty(total, np.int32))
+    _read_pairs(held, sealed(positions), *found)
+    return found
 
 
 _CONSTANT = 1 << 30
@@ -216,11 +223,11 @@ def _evaluate(
             bits[ranged + place_] = evaluated[place_, block]
         bits[predicates - 1] = ALL_ROWS >> np.uint64(WORD - count)
         for formula in range(len(formulas.first) - 1):
-            held[block, formula] = _outcome(formulas, formula, bits, waiting)
+            held[block, formula] = outcome_of(formulas, formula, bits, waiting)
 
 
 @inlined
-def _outcome(formulas: FormulaCodes, formula: Any, bits: Words, waiting: Words) -> Any:
+def outcome_of(formulas: FormulaCodes, formula: Any, bits: Words, waiting: Words) -> Any:
     """The bits of the rows for which a formula holds, from those of the predicates."""
     depth = np.uint64(0)
     outcome = np.uint64(0)

@@ -1,185 +1,312 @@
-"""Formulas for one row at a time: from the values of an event, without columns.
+"""Formulas for one row, or for a few: from the values of an event, without a column for each operation.
 
-The predicates of the formulas (see `predicates`) are grouped by the attributes that they look at. What the
-values of these attributes make of a group's operands and evaluated predicates is worked out once, and kept
-for the next event with the same values: streams repeat their carriers, places and hours. The kernel does the
-rest for all operands of an event at once.
+Arithmetic on attributes that are numbers, and comparisons of such, are a program that the kernel runs (see
+`programs`). All other operands and evaluated predicates (see `predicates`) are grouped by the attributes that
+they look at, and what the values of these make of a group is remembered (see `groups`). The kernel does the
+rest, for all operands at once: it sets the bits of the predicates that hold, and decides the formulas.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Mapping
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from distributary.filters.change import as_float
-from distributary.filters.where.closures import OperandValue, leaf_function, operand_function
-from distributary.filters.where.evaluate import NOW
+from distributary.filters.where.closures import operand_function
 from distributary.filters.where.expression import (
     Computation,
     Like,
+    Operand,
     attributes_of,
     attributes_of_operand,
     calls,
+    operands_of,
 )
 from distributary.filters.where.parse import operand_of
-from distributary.filters.where.values import plain
-from distributary.kernel import Bytes, Floats, Ints, Words, kernel
-from distributary.matching.columns import NULL, NUMBER, OTHER, STRING, is_hard, number_of_value, tag_of
-from distributary.matching.where.formulas import ALL_OF, OTHERWISE, FormulaCodes, Formulas
+from distributary.filters.where.values import Instant, plain
+from distributary.filters.where.write import operand_key
+from distributary.kernel import Bytes, Floats, Ints, Longs, Words, inlined, kernel, sealed
+from distributary.matching.batch import EventBatch
+from distributary.matching.bound import BoundArrays, array_at
+from distributary.matching.columns import INTEGER, NO_FORM, NULL, NUMBER, STRING, AttributeColumn
+from distributary.matching.index import Pairs
+from distributary.matching.where.formulas import (
+    ALL_OF,
+    OTHERWISE,
+    FormulaCodes,
+    Formulas,
+    outcome_of,
+    pairs_of,
+    turn_around,
+)
+from distributary.matching.where.groups import (
+    EIGHT,
+    FIELDS,
+    PLAIN_KINDS,
+    PredicateGroup,
+    TextPatterns,
+    predicate_function,
+)
+from distributary.matching.where.patterns import is_pattern
 from distributary.matching.where.predicates import WORD, PredicateTable, SignedLeaf, bucket_of
+from distributary.matching.where.programs import (
+    COMPARISON,
+    KINDS,
+    NOTHING,
+    OPEN,
+    OUTCOME,
+    STEP,
+    Program,
+    ProgramWriter,
+    compared,
+    numeric_attributes,
+    run,
+)
 from distributary.matching.where.texts import Texts, rank_text
 
-KEPT = 4096
-"""Combinations of values that a group remembers; then all are forgotten."""
-PLAIN_KINDS = frozenset((int, str, bool, float, date, datetime, type(None)))
-"""Types of values that are remembered."""
-FIELDS = 3
-"""Numbers of an encoded operand: its number, the tag, and the double or the length of the text."""
+TOGETHER = 64
+"""Patterns that are looked for in one pass: more would go through too many states."""
 
-Values = Callable[[str], Any]
-"""From the name of an attribute to its value in a row; None where it has none."""
-
-
-class EncodedGroup(NamedTuple):
-    """What the values of a group's attributes come to."""
-
-    operands: tuple[float, ...]
-    texts: bytes
-    true: tuple[int, ...]
-    """The evaluated predicates that hold."""
-
-
-class HardValueError(Exception):
-    """A decimal that kernels cannot tell from some bounds."""
-
-
-class PredicateGroup:
-    """The operands and evaluated predicates that look at the same attributes."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.names = names
-        self.operands: list[tuple[int, OperandValue]] = []
-        self.evaluated: list[tuple[int, Callable[[Mapping[str, Any]], bool]]] = []
-        self.looks_at_clock = False
-        self._kept: dict[Any, EncodedGroup] = {}
-
-    def encoded(self, values: Values, now: Callable[[], Any]) -> EncodedGroup:
-        """What this row's values come to; HardValueError when that is not for kernels."""
-        found = [values(name) for name in self.names]
-        kinds = tuple(map(type, found))
-        # Zero has a sign, which decides how it is written; NaN equals nothing, not even itself.
-        if self.looks_at_clock or not PLAIN_KINDS.issuperset(kinds) or 0.0 in found:
-            return self._work_out(found, now)
-        key = (*found, *kinds)
-        encoded = self._kept.get(key)
-        if encoded is None:
-            if len(self._kept) >= KEPT:
-                self._kept.clear()
-            encoded = self._kept[key] = self._work_out(found, now)
-        return encoded
-
-    def _work_out(self, found: list[Any], now: Callable[[], Any]) -> EncodedGroup:
-        attributes = dict(zip(self.names, found, strict=True))
-        if self.looks_at_clock:
-            attributes[NOW] = now()
-        fields: list[float] = []
-        texts: list[bytes] = []
-        for number, value_of in self.operands:
-            _encode(number, value_of(attributes), fields, texts)
-        true = [number for number, holds in self.evaluated if holds(attributes)]
-        return EncodedGroup(tuple(fields), b"".join(texts), tuple(true))
-
-
-def _encode(number: int, value: Any, fields: list[float], texts: list[bytes]) -> None:
-    """Add what an operand's value is to kernels; null is left out."""
-    kind = type(value)
-    if kind is int:
-        fields += (number, NUMBER, as_float(value))
-        return
-    value = plain(value)
-    tag = tag_of(value)
-    if tag == STRING:
-        text = value.encode()
-        texts.append(text)
-        fields += (number, STRING, len(text))
-    elif tag != NULL:
-        if is_hard(value):
-            raise HardValueError
-        fields += (number, tag, 0.0 if tag == OTHER else number_of_value(value))
+Values = Callable[[Sequence[str]], list[Any]]
+"""From the names of attributes to their values in a row; None where it has none."""
 
 
 class RowFormulas:
     """Formulas that are asked about single rows."""
 
     def __init__(self, formulas: Formulas, positions: Ints) -> None:
-        self._formulas = formulas
+        self._count = formulas.count
         self._positions = positions
         predicates = formulas.predicates
-        groups: dict[tuple[str, ...], PredicateGroup] = {}
-        for number, key in enumerate(predicates.operands):
-            operand = operand_of(key)
-            group = _group(groups, attributes_of_operand(operand))
-            group.operands.append((number, operand_function(operand)))
-            group.looks_at_clock |= isinstance(operand, Computation) and _looks_at_clock(operand)
+        operands = [(number, operand_of(key)) for number, key in enumerate(predicates.operands)]
         first = WORD * predicates.ranged_words
-        for place, signed in enumerate(predicates.evaluated):
-            group = _group(groups, attributes_of(signed.leaf))
-            group.evaluated.append((first + place, _predicate(signed)))
-            group.looks_at_clock |= calls(signed.leaf, "now")
-        self._groups = list(groups.values())
-        self._nothing = _bits_of_nothing(predicates.table, predicates.count, predicates.always)
+        evaluated = [(first + place, signed) for place, signed in enumerate(predicates.evaluated)]
+        writer = ProgramWriter(numeric_attributes(formulas.leaves))
+        computed = {number for number, operand in operands if writer.takes_operand(number, operand)}
+        paired = {number for number, signed in evaluated if writer.takes_comparison(number, *signed)}
+        self._program_size = len(writer.names)
+        self._names = writer.names
+        """The attributes that are looked at, those of the program first."""
+        self._integers = np.full(self._program_size, INTEGER, np.uint8)
+        self._groups = self._grouped(
+            [one for one in operands if one[0] not in computed],
+            [one for one in evaluated if one[0] not in paired],
+        )
+        self._without_program = self._grouped(
+            [one for one in operands if one[0] in computed], [one for one in evaluated if one[0] in paired]
+        )
+        """What the program does, for rows that it is not for."""
+        self._bound = _bound(formulas, writer.program(), positions)
 
     def holding(self, values: Values, now: Callable[[], Any]) -> Ints:
         """The positions of the formulas that hold for a row; HardValueError when that is not for kernels."""
-        fields = array("d")
-        texts: list[bytes] = []
-        true: list[int] = []
-        for group in self._groups:
-            encoded = group.encoded(values, now)
-            if encoded.operands:
-                fields.extend(encoded.operands)
-                if encoded.texts:
-                    texts.append(encoded.texts)
-            if encoded.true:
-                true.extend(encoded.true)
-        predicates = self._formulas.predicates
-        found = np.empty(self._formulas.count, np.int32)
-        count = _hold(
-            predicates.table,
-            predicates.texts,
-            self._formulas.codes,
-            self._formulas.deepest,
-            np.frombuffer(fields) if fields else _NO_FIELDS,
-            np.frombuffer(b"".join(texts), np.uint8),
-            np.array(true, np.int32),
-            self._nothing,
-            self._positions,
-            found,
-        )
+        given = values(self._names)
+        kinds = list(map(type, given))
+        if not PLAIN_KINDS.issuperset(kinds):
+            given = [
+                plain(value) if kind not in PLAIN_KINDS else value
+                for value, kind in zip(given, kinds, strict=True)
+            ]
+            kinds = list(map(type, given))
+        groups = [group.encoded(given, kinds, now) for group in self._groups]
+        found = np.empty(self._count, np.int32)
+        count = _UNDECIDED
+        numbers = self._numbers(given[: self._program_size], kinds[: self._program_size])
+        if numbers is not None:
+            count = _hold(self._bound.words, *numbers, np.frombuffer(b"".join(groups)), found)
+        if count == _UNDECIDED:
+            groups += [group.encoded(given, kinds, now) for group in self._without_program]
+            count = _hold(self._bound.words, *_NO_NUMBERS, np.frombuffer(b"".join(groups)), found)
         return found[:count]
 
+    def pairs(self, batch: EventBatch) -> Pairs:
+        """The pairs of a row and a formula that holds, called by its position; as `holding` says of a row.
 
-_NO_FIELDS: Floats = np.empty(0)
-_NO_FIELDS.flags.writeable = False
+        For some dozen rows: 64 are decided at a time, but the values of each row are looked at one by one.
+        """
+
+        def now(row: int) -> Instant:
+            return Instant(batch.arrival(row))
+
+        columns = [batch.column(name) for name in self._names]
+        given = list(zip(*(_plain_values(column, batch.rows) for column in columns), strict=True))
+        if not given:
+            given = [()] * batch.rows
+        typed = [(values, list(map(type, values))) for values in given]
+        groups = [group.encoded_each(typed, now) for group in self._groups]
+        encoded = list(map(b"".join, zip(*groups, strict=True))) if groups else [b""] * batch.rows
+        starts = np.zeros(batch.rows + 1, np.int64)
+        np.cumsum([len(each) // EIGHT for each in encoded], out=starts[1:])
+        held = np.zeros((-(-batch.rows // WORD), WORD * -(-self._count // WORD)), np.uint64)
+        numbers = _program_numbers(columns[: self._program_size], batch.rows)
+        left = _hold_each(self._bound.words, *numbers, np.frombuffer(b"".join(encoded)), starts, held)
+        found = [pairs_of(held, self._positions)]
+        for row in left.tolist():
+            slots = self.holding(partial(_same, list(given[row])), partial(now, row))
+            found.append(Pairs(np.full(len(slots), row, np.int32), slots))
+        return Pairs.joined(found)
+
+    def _numbers(self, values: list[Any], kinds: list[type]) -> tuple[Bytes, Floats] | None:
+        """The kinds and values of the attributes that the program reads; None when it is not for them."""
+        try:
+            if all(kind is int for kind in kinds):
+                return self._integers, np.array(values, np.float64)
+            registers = np.array([KINDS[kind] for kind in kinds], np.uint8)
+            return registers, np.array([0.0 if value is None else value for value in values], np.float64)
+        except (KeyError, OverflowError):
+            return None
+
+    def _grouped(
+        self, operands: Iterable[tuple[int, Operand]], evaluated: Iterable[tuple[int, SignedLeaf]]
+    ) -> list[PredicateGroup]:
+        """The groups of these operands and predicates; names that are new are added to all."""
+        groups: dict[tuple[tuple[str, ...], bool], PredicateGroup] = {}
+
+        def group(names: tuple[str, ...], looks_at_clock: bool) -> PredicateGroup:
+            names = tuple(sorted(names))
+            found = groups.get((names, looks_at_clock))
+            if found is None:
+                self._names += [name for name in names if name not in self._names]
+                places = [self._names.index(name) for name in names]
+                found = groups[names, looks_at_clock] = PredicateGroup(names, places, looks_at_clock)
+            return found
+
+        for number, operand in operands:
+            looks_at_clock = isinstance(operand, Computation) and calls(Like(operand, ""), "now")
+            group(attributes_of_operand(operand), looks_at_clock).operands.append(
+                (number, operand_function(operand))
+            )
+        patterns: dict[str, list[tuple[int, SignedLeaf]]] = {}
+        for number, signed in evaluated:
+            if is_pattern(signed.leaf):
+                patterns.setdefault(operand_key(operands_of(signed.leaf)[0]), []).append((number, signed))
+                continue
+            group(attributes_of(signed.leaf), calls(signed.leaf, "now")).evaluated.append(
+                (number, predicate_function(signed))
+            )
+        for predicates in patterns.values():
+            leaf = predicates[0][1].leaf
+            for first in range(0, len(predicates), TOGETHER):
+                some = TextPatterns(operands_of(leaf)[0], predicates[first : first + TOGETHER])
+                group(attributes_of(leaf), calls(leaf, "now")).patterns.append(some)
+        return list(groups.values())
 
 
-def _group(groups: dict[tuple[str, ...], PredicateGroup], names: tuple[str, ...]) -> PredicateGroup:
-    names = tuple(sorted(names))
-    return groups.setdefault(names, PredicateGroup(names))
+def _plain_values(column: AttributeColumn | None, rows: int) -> list[Any]:
+    """The values of all rows of a column, as they are remembered."""
+    if column is None:
+        return [None] * rows
+    values = column.values()
+    return values if PLAIN_KINDS.issuperset(map(type, values)) else list(map(plain, values))
 
 
-def _looks_at_clock(operand: Computation) -> bool:
-    return calls(Like(operand, ""), "now")
+def _same(values: list[Any], names: Sequence[str]) -> list[Any]:
+    """The values that are known already."""
+    return values
 
 
-def _predicate(signed: SignedLeaf) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a leaf is true, or is false, for some attributes."""
-    truth, positive = leaf_function(signed.leaf), signed.positive
-    return lambda attributes: truth(attributes) is positive
+def _program_numbers(columns: Sequence[AttributeColumn | None], rows: int) -> tuple[Bytes, Floats]:
+    """The kinds and values of the attributes that the program reads, for all rows."""
+    kinds, numbers = np.zeros((rows, len(columns)), np.uint8), np.zeros((rows, len(columns)))
+    for place, column in enumerate(columns):
+        if column is not None:
+            forms = np.zeros(rows, np.uint8) if column.forms is None else column.forms
+            _fill(sealed(column.tags), sealed(forms), sealed(column.numbers), place, kinds, numbers)
+    return kinds, numbers
+
+
+@kernel
+def _fill(tags: Bytes, forms: Bytes, given: Floats, place: int, kinds: Bytes, numbers: Floats) -> None:
+    """Write the kinds and numbers of a column into that place of each row."""
+    for row in range(len(tags)):
+        if tags[row] == NUMBER and forms[row] != NO_FORM:
+            kinds[row, place], numbers[row, place] = forms[row], given[row]
+        elif tags[row] != NULL:
+            kinds[row, place] = OPEN
+
+
+_UNDECIDED = -1
+"""Said of a row that has something open."""
+_NO_NUMBERS: tuple[Bytes, Floats] = np.empty(0, np.uint8), np.empty(0)
+
+
+class BoundFormulas(NamedTuple):
+    """What the kernel reads of formulas and their predicates."""
+
+    table: PredicateTable
+    texts: Texts
+    formulas: FormulaCodes
+    program: Program
+    nothing: Words
+    """The bits of the predicates that hold where an event has no attributes, before any is evaluated."""
+    positions: Ints
+    sizes: Longs
+    """How many outcomes wait at most while a formula is evaluated, and how many predicates there are."""
+
+
+_TABLE, _TEXTS, _CODES, _PROGRAM = 0, 8, 14, 16
+_REST = 21
+"""The numbers of the first arrays of each table, as they are bound."""
+
+
+def _bound(formulas: Formulas, program: Program, positions: Ints) -> BoundArrays:
+    predicates = formulas.predicates
+    nothing = _bits_of_nothing(predicates.table, predicates.count, predicates.always)
+    tables = (*predicates.table, *predicates.texts, *formulas.codes, *program)
+    arrays = (
+        *tables,
+        nothing,
+        np.ascontiguousarray(positions),
+        np.array([formulas.deepest, predicates.count]),
+    )
+    return BoundArrays(zip(arrays, _TYPES, strict=True))
+
+
+_TYPES = (
+    *(np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32, np.uint64),
+    *(np.int32, np.int64, np.uint8, np.int32, np.int32, np.bool_),
+    *(np.int32, np.int32),
+    *(np.uint8, np.float64, np.int32, np.int32, np.int32),
+    *(np.uint64, np.int32, np.int64),
+)
+
+
+@inlined
+def _formulas_at(words: Longs) -> BoundFormulas:
+    """What `_bound` has bound."""
+    return BoundFormulas(
+        PredicateTable(
+            array_at(words, _TABLE, np.int32),
+            array_at(words, _TABLE + 1, np.float64),
+            array_at(words, _TABLE + 2, np.int32),
+            array_at(words, _TABLE + 3, np.int32),
+            array_at(words, _TABLE + 4, np.int32),
+            array_at(words, _TABLE + 5, np.int64),
+            array_at(words, _TABLE + 6, np.int32),
+            array_at(words, _TABLE + 7, np.uint64),
+        ),
+        Texts(
+            array_at(words, _TEXTS, np.int32),
+            array_at(words, _TEXTS + 1, np.int64),
+            array_at(words, _TEXTS + 2, np.uint8),
+            array_at(words, _TEXTS + 3, np.int32),
+            array_at(words, _TEXTS + 4, np.int32),
+            array_at(words, _TEXTS + 5, np.bool_),
+        ),
+        FormulaCodes(array_at(words, _CODES, np.int32), array_at(words, _CODES + 1, np.int32)),
+        Program(
+            array_at(words, _PROGRAM, np.uint8),
+            array_at(words, _PROGRAM + 1, np.float64),
+            array_at(words, _PROGRAM + 2, np.int32),
+            array_at(words, _PROGRAM + 3, np.int32),
+            array_at(words, _PROGRAM + 4, np.int32),
+        ),
+        array_at(words, _REST, np.uint64),
+        array_at(words, _REST + 1, np.int32),
+        array_at(words, _REST + 2, np.int64),
+    )
 
 
 @kernel
@@ -192,7 +319,7 @@ def _bits_of_nothing(table: PredicateTable, predicates: int, always: int) -> Wor
     return bits
 
 
-@kernel
+@inlined
 def _put_words(table: PredicateTable, operand: Any, bucket: Any, bits: Words) -> None:
     """Write the bitset of an operand's bucket."""
     width, place = table.width[operand], table.place[operand]
@@ -201,32 +328,22 @@ def _put_words(table: PredicateTable, operand: Any, bucket: Any, bits: Words) ->
         bits[place + word] = table.words[start + word]
 
 
+@inlined
+def _put_bit(number: Any, bits: Words) -> None:
+    """Say that a predicate holds."""
+    bits[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
+
+
 @kernel
-def _hold(
-    table: PredicateTable,
-    texts: Texts,
-    formulas: FormulaCodes,
-    deepest: int,
-    fields: Floats,
-    data: Bytes,
-    true: Ints,
-    nothing: Words,
-    positions: Ints,
-    found: Ints,
-) -> int:
-    """Write the positions of the formulas that hold for an encoded row; how many."""
-    bits = nothing.copy()
-    start: Any = 0
-    for at in range(0, len(fields), FIELDS):
-        operand, tag, value = np.int64(fields[at]), np.int64(fields[at + 1]), fields[at + 2]
-        if tag == STRING:
-            end = start + np.int64(value)
-            value = rank_text(texts, operand, data, start, end)
-            start = end
-        _put_words(table, operand, bucket_of(table, operand, tag, value), bits)
-    for number in true:
-        bits[number >> 6] |= np.uint64(1) << np.uint64(number & 63)
-    waiting = np.empty(deepest, np.uint64)
+def _hold(words: Longs, kinds: Bytes, numbers: Floats, groups: Floats, found: Ints) -> int:
+    """Write the positions of the formulas that hold for an encoded row; how many, or _UNDECIDED."""
+    bound = _formulas_at(words)
+    bits = bound.nothing.copy()
+    if len(kinds) and not _put_computed(bound.table, bound.program, kinds, numbers, bits):
+        return _UNDECIDED
+    _put_groups(bound.table, bound.texts, groups, bits)
+    formulas = bound.formulas
+    waiting = np.empty(bound.sizes[0], np.uint64)
     count: Any = 0
     for formula in range(len(formulas.first) - 1):
         depth, outcome = np.uint64(0), np.uint64(0)
@@ -242,6 +359,88 @@ def _hold(
             else:
                 depth -= np.uint64(1)
                 outcome = outcome & waiting[depth] if code == ALL_OF else outcome | waiting[depth]
-        found[count] = positions[formula]
+        found[count] = bound.positions[formula]
         count += np.int64(outcome & np.uint64(1))
     return int(count)
+
+
+@kernel
+def _hold_each(
+    words: Longs, kinds: Bytes, numbers: Floats, groups: Floats, starts: Longs, held: Words
+) -> Ints:
+    """Write for each 64 encoded rows and formula the bits of the rows for which it holds.
+
+    Returns the rows that have something open, for which no bit is set.
+    """
+    bound = _formulas_at(words)
+    formulas, rows, size = bound.formulas, len(kinds), len(bound.nothing)
+    bits, of_row = np.empty(WORD * size, np.uint64), np.empty(size, np.uint64)
+    waiting = np.empty(bound.sizes[0], np.uint64)
+    is_open = np.zeros(rows, np.bool_)
+    for block in range(held.shape[0]):
+        bits[:] = 0
+        for place in range(min(WORD, rows - WORD * block)):
+            row = WORD * block + place
+            of_row[:] = bound.nothing
+            if not _put_computed(bound.table, bound.program, kinds[row], numbers[row], of_row):
+                is_open[row] = True
+                continue
+            _put_groups(bound.table, bound.texts, groups[starts[row] : starts[row + 1]], of_row)
+            for word in range(size):
+                bits[WORD * word + place] = of_row[word]
+        for word in range(size):
+            turn_around(bits, WORD * word)
+        predicates = bits[: bound.sizes[1]]  # the last of them always holds
+        for formula in range(len(formulas.first) - 1):
+            held[block, formula] = outcome_of(formulas, formula, predicates, waiting)
+    return np.flatnonzero(is_open).astype(np.int32)
+
+
+@inlined
+def _put_computed(
+    table: PredicateTable, program: Program, given: Bytes, numbers: Floats, bits: Words
+) -> bool:
+    """Run the program and write the bits of what it computes; False when something is open."""
+    size = len(given) + len(program.kinds) + len(program.steps) // STEP
+    kinds, values = np.empty(size, np.uint8), np.empty(size)
+    kinds[: len(given)] = given
+    values[: len(given)] = numbers
+    run(program, kinds, values, len(given))
+    for at in range(0, len(program.operands), OUTCOME):
+        operand, register = program.operands[at], program.operands[at + 1]
+        if kinds[register] == OPEN:
+            return False
+        if kinds[register] != NOTHING:
+            _put_words(table, operand, bucket_of(table, operand, NUMBER, values[register]), bits)
+    for at in range(0, len(program.comparisons), COMPARISON):
+        left, right = program.comparisons[at + 2], program.comparisons[at + 3]
+        if kinds[left] == OPEN or kinds[right] == OPEN:
+            return False
+        if kinds[left] != NOTHING and kinds[right] != NOTHING:
+            holds = compared(program.comparisons[at + 1], values[left], values[right])
+            if holds == (program.comparisons[at + 4] != 0):
+                _put_bit(program.comparisons[at], bits)
+    return True
+
+
+@inlined
+def _put_groups(table: PredicateTable, texts: Texts, groups: Floats, bits: Words) -> None:
+    """Write the bits of encoded groups, one after another."""
+    data = groups.view(np.uint8)
+    at: Any = 0
+    while at < len(groups):
+        operands, true, length = np.int64(groups[at]), np.int64(groups[at + 1]), np.int64(groups[at + 2])
+        at += FIELDS
+        start = EIGHT * (at + FIELDS * operands + true)
+        for _ in range(operands):
+            operand, tag, value = np.int64(groups[at]), np.int64(groups[at + 1]), groups[at + 2]
+            if tag == STRING:
+                end = start + np.int64(value)
+                value = rank_text(texts, operand, data, start, end)
+                start = end
+            _put_words(table, operand, bucket_of(table, operand, tag, value), bits)
+            at += FIELDS
+        for _ in range(true):
+            _put_bit(np.int64(groups[at]), bits)
+            at += 1
+        at += (length + EIGHT - 1) // EIGHT

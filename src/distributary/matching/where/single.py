@@ -1,9 +1,10 @@
 """One event against the conditions of a segment: what an index and a verifier do for one row, bound once.
 
 An event is *encoded* for a segment: for each attribute that the segment's conditions name and the event has,
-its number there, the tag of the value, and the double that stands for it (see `columns`), or the length of a
-text. Texts are ranked in the kernel. The kernels then do for one row what those of `keys`, `blocks` and
-`constraints` do for many, without sorting rows into buckets.
+its number there with the tag of the value, and the double that stands for it (see `columns`), or the length
+of a text. Texts are ranked in the kernel. Events with attributes of the same names and types are encoded
+alike, so what that takes is kept for the shapes that come again. The kernels then do for one row what those
+of `keys`, `blocks` and `constraints` do for many, without sorting rows into buckets.
 
 What only evaluation can decide is left to the filters themselves. An event with a hard decimal (see
 `columns`) that may meet a bound of as many digits is not encoded, and is matched as a batch of one.
@@ -23,8 +24,9 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.lookup import value_function
 from distributary.filters.where.values import plain
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, read_table
+from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, read_table, sealed
 from distributary.matching import frozen
+from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
 from distributary.matching.columns import (
     BOOLEAN,
@@ -39,29 +41,51 @@ from distributary.matching.columns import (
 )
 from distributary.matching.index import AnyArrays
 from distributary.matching.single import SingleEvent
-from distributary.matching.where.constraints import PREDICATED, Constraints, Rows
+from distributary.matching.where.constraints import MANY, PREDICATED, TAG_BITS, Constraints, Rows
 from distributary.matching.where.evaluation import undecidable_rows
+from distributary.matching.where.plain_rows import plain_columns
 from distributary.matching.where.texts import Texts, rank_text
 
 OWN = ("id", "topic")
 """Names under which conditions find the event's own id and topic, where no attribute is called so."""
 
-FIELDS = 3
-"""Numbers of an encoded attribute: its number, the tag, and the double or the length of the text."""
-
 MOST_FILTERS = 1 << 16
 """Filters of a segment that are kept as Python has them; then all are forgotten."""
 
+MOST_SHAPES = 1 << 10
+"""Shapes of events that are kept; then all are forgotten."""
+
+MOST_NAMES = 64
+"""The shape of an event with more attributes is not kept."""
+
+UNKNOWN: Any = object()
+"""What stands for a shape that was not met."""
+
+PLAIN_TAGS = {float: NUMBER, int: NUMBER, bool: BOOLEAN, str: STRING}
+"""The tags of values that are encoded as they are."""
+
+NO_VALUES: Floats = np.empty(0)
 NO_TEXT: Bytes = np.empty(0, np.uint8)
 NO_TEXT.flags.writeable = False
 
 
-class EncodedEvent(NamedTuple):
-    """An event as the kernels read it."""
+EncodedEvent = tuple[Longs, Floats, Bytes]
+"""An event as the kernels read it: of each attribute its number and tag in one code, and the double or the
+length of the text; and the texts, one after another. (A NamedTuple would take longer to make.)"""
 
-    attributes: Floats
-    texts: Bytes
-    """The texts of the attributes that are texts, one after another."""
+
+class EventShape(NamedTuple):
+    """What events with the same names and types of attributes have in common, if all are plain.
+
+    So little is left to do for each that comes in the same shape: most streams have few.
+    """
+
+    codes: Longs
+    """Those of the encoded attributes."""
+    names: list[str] | None
+    """The attributes that the conditions name; None when they name all."""
+    texts: list[int]
+    """Which of them are texts."""
 
 
 class SegmentConditions:
@@ -77,28 +101,54 @@ class SegmentConditions:
             if name.startswith(OPERATION_KEY)
         ]
         self._own = [name for name in OWN if name in self._numbers]
+        self._shapes: dict[tuple[tuple[str, ...], tuple[type, ...]], EventShape | None] = {}
         self._meets_hard: dict[int, bool] = {}
         self._filters: dict[int, WhereFilter] = {}
         self._predicates: dict[int, WhereFilter] = {}
 
     def encode(self, single: SingleEvent) -> EncodedEvent | None:
         """The event for this segment; None when a hard decimal calls for another way."""
+        given = single.event.attributes
+        if len(given) > MOST_NAMES:
+            return self._encode_any(single)
+        alike = tuple(given), tuple(map(type, given.values()))
+        shape = self._shapes.get(alike, UNKNOWN)
+        if shape is UNKNOWN:
+            if len(self._shapes) == MOST_SHAPES:
+                self._shapes.clear()
+            shape = self._shapes[alike] = self._shape(*alike)
+        if shape is not None:
+            try:
+                return _encoded(shape, given)
+            except OverflowError:  # an integer beyond the doubles
+                pass
+        return self._encode_any(single)
+
+    def _shape(self, names: tuple[str, ...], kinds: tuple[type, ...]) -> EventShape | None:
+        """The shape of events with attributes of these names and types; None where more is to be found."""
+        asked = [place for place, name in enumerate(names) if name in self._numbers]
+        if self._operations or self._own or any("." in name for name in names):
+            return None
+        if not all(kinds[place] in PLAIN_TAGS for place in asked):
+            return None
+        codes = [_code(self._numbers[names[place]], PLAIN_TAGS[kinds[place]]) for place in asked]
+        wanted = None if len(asked) == len(names) else [names[place] for place in asked]
+        return EventShape(
+            sealed(np.array(codes, np.int64)),
+            wanted,
+            [at for at, place in enumerate(asked) if kinds[place] is str],
+        )
+
+    def _encode_any(self, single: SingleEvent) -> EncodedEvent | None:
+        """The event whatever it holds, value by value."""
         numbers = self._numbers
-        fields: list[float] = []
+        fields: list[tuple[int, float]] = []
         texts: list[bytes] = []
         given: Mapping[str, Any] = single.event.attributes
         for name, value in given.items():
-            number = numbers.get(name)
-            if number is not None and value is not None:
-                kind = type(value)
-                if kind is float and value == value:
-                    fields += (number, NUMBER, value)
-                elif kind is str:
-                    text = value.encode()
-                    texts.append(text)
-                    fields += (number, STRING, len(text))
-                elif not self._encode(number, value, fields, texts):
-                    return None
+            number = None if value is None else numbers.get(name)
+            if number is not None and not self._encode(number, value, fields, texts):
+                return None
             if "." in name and value is not None:
                 self._encode_objects(name, given, fields)
         for name in self._own:
@@ -108,8 +158,13 @@ class SegmentConditions:
         for number, value_of in self._operations:
             if not self._encode(number, value_of(single.arrived), fields, texts):
                 return None
-        attributes = np.frombuffer(array("d", fields)) if fields else np.empty(0)
-        return EncodedEvent(attributes, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT)
+        codes = sealed(np.array([code for code, _ in fields], np.int64))
+        values = np.array([value for _, value in fields], np.float64)
+        return codes, values, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT
+
+    def plain_columns(self, batch: EventBatch) -> Longs | None:
+        """The plain columns of the attributes that the conditions name (see `plain_rows`), if all are."""
+        return None if self._operations else plain_columns(self._numbers, batch)
 
     def passes(self, position: int, single: SingleEvent) -> bool:
         """Evaluate the filter at a position."""
@@ -152,32 +207,32 @@ class SegmentConditions:
             filter = kept[number] = WhereFilter.parse(text)
         return filter
 
-    def _encode(self, number: int, value: Any, fields: list[float], texts: list[bytes]) -> bool:
+    def _encode(self, number: int, value: Any, fields: list[tuple[int, float]], texts: list[bytes]) -> bool:
         """Add any value; False when it is a decimal that the kernels cannot tell from a bound."""
         kind = type(value)
         if kind is int:
-            fields += (number, NUMBER, as_float(value))
+            fields.append((_code(number, NUMBER), as_float(value)))
             return True
         if kind is bool:
-            fields += (number, BOOLEAN, value)
+            fields.append((_code(number, BOOLEAN), value))
             return True
         value = plain(value)
         tag = tag_of(value)
         if tag == STRING:
             text = value.encode()
             texts.append(text)
-            fields += (number, STRING, len(text))
+            fields.append((_code(number, STRING), len(text)))
             return True
-        fields += (number, tag, 0.0 if tag in (NULL, OTHER) else number_of_value(value))
+        fields.append((_code(number, tag), 0.0 if tag in (NULL, OTHER) else number_of_value(value)))
         return not (is_hard(value) and self._is_undecidable(number, value))
 
-    def _encode_objects(self, name: str, given: Mapping[str, Any], fields: list[float]) -> None:
+    def _encode_objects(self, name: str, given: Mapping[str, Any], fields: list[tuple[int, float]]) -> None:
         """Add the objects that an attribute with a dotted name is in: they are there, and equal nothing."""
         end = name.find(".", 1)
         while end > 0:
             number = self._numbers.get(name[:end])
             if number is not None and name[:end] not in OWN and given.get(name[:end]) is None:
-                fields += (number, OTHER, 0.0)
+                fields.append((_code(number, OTHER), 0.0))
             end = name.find(".", end + 1)
 
     def _is_undecidable(self, number: int, value: Any) -> bool:
@@ -188,6 +243,25 @@ class SegmentConditions:
             meets = undecidable_rows(self._arrays, [(number, column)], 1) is not None
             self._meets_hard[number] = meets
         return meets
+
+
+def _encoded(shape: EventShape, given: Mapping[str, Any]) -> EncodedEvent:
+    """An event of a shape."""
+    values = list(given.values()) if shape.names is None else [given[name] for name in shape.names]
+    texts = NO_TEXT
+    if shape.texts:
+        encoded = []
+        for place in shape.texts:
+            text = values[place].encode()
+            encoded.append(text)
+            values[place] = len(text)
+        texts = np.frombuffer(b"".join(encoded), np.uint8)
+    return shape.codes, np.frombuffer(array("d", values)) if values else NO_VALUES, texts
+
+
+def _code(number: int, tag: int) -> int:
+    """The code of an attribute of that number with a value of that tag."""
+    return number << TAG_BITS | tag
 
 
 CONDITION_TYPES = (
@@ -237,21 +311,21 @@ def bound_conditions(words: Longs, at: int) -> BoundConditions:
 
 
 @inlined
-def single_row(texts: Texts, attributes: Floats, data: Bytes) -> Rows:
+def single_row(texts: Texts, codes: Longs, given: Floats, data: Bytes) -> Rows:
     """The encoded event as the only row there is."""
-    count = len(attributes) // FIELDS
+    count = len(codes)
     tags = np.zeros((1, count + 1), np.uint8)
     values = np.zeros((1, count + 1), np.float64)
     where = np.zeros(len(texts.first) - 1, np.int32)
     start: Any = 0
     for place in range(count):
-        attribute = np.int64(attributes[FIELDS * place])
-        tag = np.uint8(attributes[FIELDS * place + 1])
-        value = attributes[FIELDS * place + 2]
+        attribute, tag, value = codes[place] >> TAG_BITS, np.uint8(codes[place] & MANY), given[place]
         if tag == STRING:
             end = start + np.int64(value)
             value = rank_text(texts, attribute, data, start, end)
             start = end
+        elif value != value:  # NaN compares with nothing
+            tag, value = np.uint8(OTHER), 0.0
         where[attribute] = place + 1
         tags[0, place + 1] = tag
         values[0, place + 1] = value + 0.0

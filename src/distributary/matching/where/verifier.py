@@ -151,7 +151,7 @@ def _evaluated(
 
 @kernel
 def _keep(
-    number: int, words: Longs, attributes: Floats, data: Bytes, slots: Ints, undecided: Ints
+    number: int, words: Longs, codes: Longs, values: Floats, data: Bytes, slots: Ints, undecided: Ints
 ) -> tuple[int, int]:
     """Move the slots that the encoded event may pass to the front, and note those that must be evaluated.
 
@@ -159,7 +159,7 @@ def _keep(
     """
     live, bound = live_slots(words), bound_conditions(words, OWN_ARRAYS)
     first = array_at(words, OWN_ARRAYS + len(CONDITION_TYPES), np.int32)
-    rows = single_row(bound.texts, attributes, data)
+    rows = single_row(bound.texts, codes, values, data)
     _fetch(number, live, first, bound.constraints, slots)
     kept = left_open = 0
     for slot in slots:
