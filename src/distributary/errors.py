@@ -11,7 +11,11 @@ class DistributaryError(Exception):
 
 
 class UsageError(DistributaryError):
-    """Arguments of a command that do not go together."""
+    """Arguments of a command that do not go together, or that name what there is not."""
+
+
+class SettingError(DistributaryError):
+    """A system or setting that a user chose and that there is not, or a value that a setting cannot have."""
 
 
 class DamagedError(DistributaryError):

@@ -203,7 +203,10 @@ def subscriptions_to_table(subscriptions: Iterable[Subscription]) -> pa.Table:
 def subscriptions_from_table(
     table: pa.Table, *, name: str = "subscriptions", more_kinds: Iterable[str] = ()
 ) -> Iterator[tuple[str, Subscription] | Rejection]:
-    """The subscriptions of an Arrow table, each with its place; `change` may be a map or a struct."""
+    """The subscriptions of an Arrow table, each with its place.
+
+    `change` may be a map, a struct, or a JSON object as text.
+    """
     return _from_batches(table.to_batches(ROWS), name, _subscription_builder(tuple(more_kinds)))
 
 
@@ -215,11 +218,21 @@ def _subscription_builder(more_kinds: tuple[str, ...]) -> Callable[[Record], Sub
             plain["change"] = dict(change)
             if len(plain["change"]) < len(change):
                 raise InputError("names an attribute twice; keep one of them", field="change")
+        elif isinstance(change, str):
+            plain["change"] = _tolerances(change)
         elif isinstance(change, Mapping):
             plain["change"] = {key: value for key, value in change.items() if value is not None}
         return Subscription.from_record(plain, more_kinds)
 
     return build
+
+
+def _tolerances(text: str) -> dict[str, Any]:
+    try:
+        return read_object(text.encode())
+    except InputError as error:
+        reason = f'{error}; write a JSON object, such as {{"price": 0.05}}'
+        raise InputError(reason, field="change") from None
 
 
 def _column(name: str, values: list[Any]) -> pa.Array:

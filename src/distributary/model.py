@@ -243,12 +243,21 @@ def check_subscriptions_with(check: Callable[[Subscription], object]) -> None:
     _subscription_checks.append(check)
 
 
+class Offset(NamedTuple):
+    """A place in the log of a network: everything up to a number of an epoch. Later places are greater."""
+
+    epoch: float
+    number: int
+
+
 class Delivery(NamedTuple):
     """An event handed to a subscriber once, with the ids of their subscriptions that asked for it."""
 
     event: Event
     subscriber: str
     subscriptions: tuple[str, ...]
+    offset: Offset | None = None
+    """The event's place in the log of its network; None where there is no log."""
 
     @property
     def keys(self) -> tuple[SubscriptionKey, ...]:

@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 MOST = {
+    "tests/chaos/test_live_network.py": 5,
     "tests/engines/": 1,
     "tests/spark/": 1,
     "tests/test_bench.py": 1,

@@ -54,6 +54,22 @@ def test_the_tree_the_costs_the_moves_and_the_comparison_are_told(
     assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 3
 
 
+def test_standard_output_gets_the_record_alone_and_the_terminal_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", file, "--json", "-"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["parents"] == {"b": "a", "c": "b"}
+    assert "planned: 8" in told.err
+    assert "wrote" not in told.err
+    assert main(["plan", file, "--svg", "-"]) == 0
+    ElementTree.fromstring(capsys.readouterr().out)
+    assert main(["plan", file, "--svg", "-", "--json", "-"]) == 2
+    assert not (tmp_path / "-").exists()
+
+
 def test_links_may_be_given_as_pairs_and_one_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, matrix="from,to,value\na,b,5\na,c,9\nc,b,3\n")
     assert main(["plan", file]) == 0

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from distributary.cli.main import main
-from distributary.plan.queries.drawing import placement_svg
+from distributary.plan.queries.drawing import placement_svg, spread_streams
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.plan_file import read_query_plan
 from plan.trees.test_rates import write_batch
@@ -76,6 +76,70 @@ def test_where_operators_run_what_moved_and_the_comparison_are_told(
     drawn = ElementTree.fromstring(picture.read_text())
     texts = [text.text for text in drawn.findall("{http://www.w3.org/2000/svg}text")]
     assert {"publishes trades", "busy.large (filter)", "client of busy"} <= set(texts)
+
+
+READERS = """
+[[queries.busy.operators]]
+name = "large"
+filter = { from = "trades", where = "size >= 100" }
+""" + "".join(
+    f"""
+[[queries.{name}.operators]]
+name = "few"
+truncate = {{ from = "busy.large", window = "{number} minutes", items = 2 }}
+"""
+    for number, name in enumerate(("one", "two", "three"), 1)
+)
+SPREAD = """
+queries = "queries.toml"
+goal = "minimise aggregate(MAX, aggregate(SUM, output rate, LOCAL OPERATORS) + forwarding rate, BROKERS)"
+latency = [[0, 5, 6, 7], [5, 0, 3, 9], [6, 3, 0, 2], [7, 9, 2, 0]]
+site = [{ name = "a" }, { name = "b" }, { name = "c" }, { name = "d" }]
+[source.trades]
+site = "a"
+rate = 1000
+items = 10
+[client]
+busy = "a"
+one = "b"
+two = "c"
+three = "d"
+[operator."busy.large"]
+selectivity = 0.5
+"""
+
+
+@pytest.mark.parametrize("fanout", [None, 3, 2, 1])
+def test_streams_that_spread_by_trees_are_counted_and_shown(
+    fanout: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three sites read what the filter at a lets pass, 500 bytes a second each."""
+    queries = QUERIES[: QUERIES.index("[[queries")] + READERS
+    plan = SPREAD if fanout is None else f"fanout = {fanout}\n{SPREAD}"
+    file = written(tmp_path, plan, queries)
+    start = read_query_plan(Path(file)).start
+    assert (
+        spread_streams(start)
+        == {None: {}, 3: {}, 2: {0: {1: 0, 2: 0, 3: 2}}, 1: {0: {1: 0, 2: 1, 3: 2}}}[fanout]
+    )
+    assert main(["plan", file, "--json", "-"]) == 0
+    told = capsys.readouterr()
+    record = json.loads(told.out)
+    straight = fanout in (None, 3)
+    assert record["before"] == {None: 1500.0, 3: 1500.0, 2: 1000.0, 1: 500.0}[fanout]
+    assert ("spreads by a tree" in told.err) == bool(record["trees"])
+    if straight:
+        assert record["trees"] == {}
+
+
+def test_a_tree_that_the_plan_ends_with_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    queries = QUERIES[: QUERIES.index("[[queries")] + READERS
+    held = 'constraints = ["node load <= 16"]\nfanout = 1\n' + SPREAD
+    held += "".join(f'[operator."{name}.few"]\ncost = 3\n' for name in ("one", "two", "three"))
+    assert main(["plan", written(tmp_path, held, queries), "--json", "-"]) == 0
+    told = capsys.readouterr()
+    assert "busy.large spreads by a tree: b from a, c from b, d from c" in told.err
+    assert json.loads(told.out)["trees"] == {"busy.large": {"b": "a", "c": "b", "d": "c"}}
 
 
 def test_metrics_of_ones_own_decide_where_operators_run(
@@ -260,9 +324,9 @@ def test_faulty_queries_are_refused_with_their_fault(
 def test_options_of_trees_and_of_queries_are_told_apart(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", written(tmp_path), "--root", "a"]) == 1
+    assert main(["plan", written(tmp_path), "--root", "a"]) == 2
     assert "--root is for plans of trees" in capsys.readouterr().err
-    assert main(["plan", str(EXAMPLE.parent / "sites.toml"), "--trees"]) == 1
+    assert main(["plan", str(EXAMPLE.parent / "sites.toml"), "--trees"]) == 2
     assert "--trees is for plans of queries" in capsys.readouterr().err
 
 

@@ -134,7 +134,9 @@ def test_a_derived_source_takes_nothing_from_outside() -> None:
         Event("e1", "trades/A", {"symbol": "x", "size": 9, "at": 1}),
         Event("e2", "trades/A/large", {"symbol": "x", "size": 9, "at": 2}),
     ]
-    (counted,) = answer(catalogue, events).streams["counting.counted"]
+    streams = answer(catalogue, events).streams
+    assert set(streams) == {"trades", "alerts", "busy.large", "counting.counted"}, "and no inner operators"
+    (counted,) = streams["counting.counted"]
     assert counted.attributes == {"topic": "trades/A/large", "count": 1, "at": 9}
     unread = Catalogue([derived], [counting(derived)])  # nobody publishes into it
     assert answer(unread, events).streams["counting.counted"] == []

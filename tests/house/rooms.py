@@ -90,7 +90,7 @@ ROOMS: dict[str, Room] = {
         4.0,
     ),
     "live": Room("nodes on sockets", ("errors", "toml_files", "model", "overlay", "systems"), 3.0),
-    "client": Room("publish, subscribe", ("errors", "model", "live"), 4.4),
+    "client": Room("publish, subscribe", ("errors", "model", "filters", "overlay", "live"), 4.4),
     "cli": Room("the command distributary", EVERYTHING, 1.4),
     "distributary": Room("the public names", ("errors", "model", "filters", "matching", "cli")),
     "distributary_lab": Room("experiments, report", EVERYTHING, 3.0),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,8 @@ def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         'name = "hall-2"\nnetwork = "plant"\nlisten = "127.0.0.1:7001"\ncontacts = ["127.0.0.1:7000"]\n'
-        'status = "127.0.0.1:7101"\n[settings]\nfanout = 4\n[tls]\ncertificate = "a.crt"\nkey = "a.key"\n'
-        'authority = "ca.crt"\n',
+        'status = "127.0.0.1:7101"\ndata = "disk"\n[settings]\nfanout = 4\n'
+        '[tls]\ncertificate = "a.crt"\nkey = "a.key"\nauthority = "ca.crt"\n',
     )
     settings = NodeSettings(path)
     assert settings.table.system == "tree"
@@ -41,6 +43,7 @@ def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
         "127.0.0.1:7000",
     ]
     assert settings.table.settings == {"fanout": 4}
+    assert settings.data == tmp_path / "disk"
     assert settings.tls is not None
     assert settings.tls.key == tmp_path / "a.key"
 
@@ -53,6 +56,7 @@ def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
         ('name = "a"\nlisten = "7000"', "an endpoint is HOST:PORT, such as 127.0.0.1:7000, not '7000'"),
         ('name = "a"\nnodes = 0', "nodes: is 0"),
         ('name = "a"\nstatus = "0.0.0.0:7000"', "status: 0.0.0.0 is not loopback"),
+        ('name = "a"\n[delays]\nb = -1', "[delays] b: is -1 (a whole number); it must be milliseconds"),
         ("name =", "node.toml"),
         ('name = "a"\nsystem = "guessing"', "no system 'guessing'; there are"),
         ('name = "a"\n[settings]\nfanot = 3', "has no setting 'fanot'"),
@@ -91,9 +95,13 @@ def plant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalNetwo
     try:
         yield network, described
     finally:
-        network.down()
-        for process in network._started.values():
-            process.wait(10)
+        stop(network)
+
+
+def stop(network: LocalNetwork) -> None:
+    network.down()
+    for process in network._started.values():
+        process.wait(10)
 
 
 def lines_of(path: Path, count: int) -> list[str]:
@@ -144,7 +152,7 @@ def test_status_shows_every_node(
 ) -> None:
     network, described = plant
     assert main(["network", "status", "--dir", str(network.directory), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out)["nodes"]
     assert [node["name"] for node in told] == ["node-1", "node-2", "node-3", "node-4"]
     assert all(node["joined"] for node in told)
     assert main(["network", "status", "--dir", str(network.directory)]) == 0
@@ -184,6 +192,71 @@ def until(holds: Any) -> bool:
     return False
 
 
+def test_a_network_that_was_stopped_starts_again_with_its_data(tmp_path: Path) -> None:
+    network = LocalNetwork(tmp_path)
+    first = network.up(2, "tree")
+    out = tmp_path / "out.jsonl"
+    asked = ("subscribe", "--topic", "A", "--out", str(out), "--count", "1")
+    subscriber = subprocess.Popen(
+        command(*asked, "--at", first["nodes"][1]["client"]), stderr=subprocess.PIPE, text=True
+    )
+    assert subscriber.stderr is not None
+    subscriber.stderr.readline()
+    publish = ("publish", "--events", "-", "--to", first["nodes"][0]["client"])
+    assert run(*publish, given='{"id": "e1", "topic": "A"}\n').returncode == 0
+    assert subscriber.wait(30) == 0
+    subscriber.stderr.close()
+    assert run(*publish, given='{"id": "e2", "topic": "A"}\n').returncode == 0
+    stop(network)
+    with pytest.raises(DistributaryError, match="has the data of another network"):
+        network.up(3, "tree")
+    again = network.up(2, "tree")
+    try:
+        assert [node["client"] for node in again["nodes"]] == [node["client"] for node in first["nodes"]]
+        assert run(*asked, "--at", again["nodes"][1]["client"]).returncode == 0
+        assert lines_of(out, 2) == ["e1", "e2"]
+    finally:
+        stop(network)
+
+
+def test_a_node_whose_disk_is_full_or_damaged_says_so_and_ends(tmp_path: Path) -> None:
+    config = written(tmp_path, 'name = "a"\ndata = "data"\n')
+    ready = tmp_path / "ready.json"
+    node = subprocess.Popen(
+        command("node", str(config), "--ready", str(ready)), stderr=subprocess.PIPE, text=True
+    )
+    assert until(ready.exists)
+    resource.prlimit(node.pid, resource.RLIMIT_FSIZE, (400_000, 400_000))
+    publisher = subprocess.Popen(
+        command("publish", "--to", json.loads(ready.read_text())["client"], "--events", "-"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert publisher.stdin is not None
+        with suppress(BrokenPipeError):
+            for number in range(1_000):
+                publisher.stdin.write(json.dumps({"id": f"e{number}", "text": "x" * 3_000}) + "\n")
+            publisher.stdin.flush()
+        _, told = node.communicate(timeout=60)
+        assert node.returncode == 1
+        assert told.count("data/journal.sqlite cannot be written: ") == 1
+        assert "Traceback" not in told
+        assert publisher.poll() is None, "it waits for a broker that acknowledges"
+    finally:
+        publisher.kill()
+        publisher.communicate()
+        node.kill()
+    file = tmp_path / "data" / "journal.sqlite"
+    file.write_bytes(file.read_bytes()[:5_000])
+    ran = run("node", str(config))
+    assert ran.returncode == 1
+    assert "data/journal.sqlite is damaged: " in ran.stderr
+    assert "Start the node again" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
 def test_a_network_that_is_up_is_not_started_again(plant: tuple[LocalNetwork, dict[str, Any]]) -> None:
     network, _ = plant
     with pytest.raises(DistributaryError, match="has a network: distributary network down first"):
@@ -192,8 +265,10 @@ def test_a_network_that_is_up_is_not_started_again(plant: tuple[LocalNetwork, di
 
 def test_a_network_that_cannot_start_leaves_nothing_running(tmp_path: Path) -> None:
     network = LocalNetwork(tmp_path)
-    with pytest.raises(DistributaryError, match=r"node-1 stopped: .*no system 'guessing'"):
+    with pytest.raises(DistributaryError, match="no system 'guessing'"):
         network.up(2, "guessing")
+    with pytest.raises(DistributaryError, match=r"node-1 stopped: .*authority: is missing"):
+        network.up(2, "tree", tables={"node-1": {"tls": {"key": "a"}}})
     assert [process.wait(10) for process in network._started.values()] == [1]
     with pytest.raises(DistributaryError, match="has no network"):
         network.status()

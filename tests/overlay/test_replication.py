@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -109,6 +109,18 @@ def test_an_entry_is_hosted_by_its_owner_and_kept_by_those_that_follow() -> None
     assert shelf.keepers(60) == [130, 170]
     assert dict(shelf.shelves[90].contents(60)) == {"a": "entry"}
     assert list(shelf.shelves[90].hosted()) == [60]
+
+
+def test_siblings_are_told_of_entries_that_change_together_by_one_message_each() -> None:
+    shelf = Shelf([10, 50, 90, 200], copies=2)
+    owner, node = shelf.shelves[50], shelf.rings[50].node
+    effects = node.call(lambda: owner.put_all([20, 30, 40], "a", 1), now=0.0)
+    sent = [effect for effect in effects if isinstance(effect, Send)]
+    assert [(one.to, [item.key for item in one.message.items]) for one in sent] == [
+        (90, [20, 30, 40]),
+        (200, [20, 30, 40]),
+    ]
+    assert [dict(owner.contents(key)) for key in (20, 30, 40)] == [{"a": 1}] * 3
 
 
 def test_a_new_owner_is_given_what_it_owns() -> None:
@@ -227,6 +239,49 @@ def test_the_greater_version_wins_in_whatever_order_they_come() -> None:
         for item in order:
             node.receive(Replicas((item,)), 10, 3.0)
         assert dict(shelf.shelves[90].contents(60)) == {"a": "new"}
+
+
+def test_a_change_is_newer_than_what_its_writer_has_heard_of_though_its_clock_is_behind() -> None:
+    shelf = Shelf([10, 50, 90], copies=1)
+    shelf.world.set_clock(10, forward=500.0)
+    node, sibling = shelf.rings[90].node, shelf.rings[10].node
+    for key, name, at in ((60, "a", 501.0), (70, "b", 502.0)):
+        sibling.receive(Replicas((ReplicaItem(key, name, Version(at, 10), "old"),)), 50, 510.0)
+    node.receive(Replicas((ReplicaItem(70, "b", Version(502.0, 10), "old"),)), 10, 11.0)  # the other is lost
+    shelf.put(60, "a", "new")
+    shelf.rest(1.0)
+    assert [one._items[60]["a"].entry for one in (shelf.shelves[90], shelf.shelves[10])] == ["new", "new"]
+
+
+class Moment(NamedTuple):
+    """An entry with a time."""
+
+    time: float
+
+
+def test_times_in_entries_are_by_the_clock_of_whoever_keeps_them() -> None:
+    shelf = Shelf([10, 50, 90, 130], copies=2)
+    shelf.world.set_clock(130, forward=500.0)
+    for one in shelf.shelves.values():
+        one.dated(Moment, lambda ring=one.ring: ring.node.now)
+    shelf.rest(100.0)
+    shelf.put(60, "a", Moment(shelf.rings[90].node.now - 20.0))
+    shelf.rest(10.0)
+    ages = {
+        address: shelf.world.local_time(address) - one._items[60]["a"].entry.time
+        for address, one in shelf.shelves.items()
+        if 60 in one._items
+    }
+    assert ages == pytest.approx({90: 30.0, 130: 30.0, 10: 30.0}, abs=1.0)
+
+
+def test_uptime_is_not_put_forward_with_the_clock() -> None:
+    shelf = Shelf([10, 50, 90], copies=1)
+    shelf.rest(100.0)
+    before = shelf.shelves[90].uptime()
+    shelf.world.set_clock(90, forward=500.0)
+    shelf.rest(20.0)
+    assert shelf.shelves[90].uptime() - before == pytest.approx(20.0, abs=shelf.shelves[90].period)
 
 
 def test_whoever_sends_an_old_version_is_told_the_newer() -> None:

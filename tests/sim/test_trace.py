@@ -15,10 +15,11 @@ import pytest
 from distributary.errors import DistributaryError
 from distributary.model import Event
 from distributary.overlay.node import Node
+from distributary.overlay.trace_text import text_of
 from distributary.sim.latency import ConstantLatency, WideAreaLatency
 from distributary.sim.scenario import SCENARIOS, random_scenario
 from distributary.sim.simulator import Simulator
-from distributary.sim.trace import Trace, compare, text_of
+from distributary.sim.trace import Trace, compare
 from sim.chatter import chatting
 
 TESTS = Path(__file__).parent.parent

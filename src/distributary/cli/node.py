@@ -8,9 +8,11 @@ The file says who it is, where it listens and through whom it joins:
   listen = "127.0.0.1:7001"
   contacts = ["127.0.0.1:7000"]      # left out by the first node of a network
   status = "127.0.0.1:7101"          # /health and /metrics
+  data = "hall-2.data"               # what must survive the process
 
 Beyond loopback it listens only with TLS: [tls] with certificate, key and authority. What happens is told on
-standard error, a line each with the time in UTC. What the broker knows is gone with the process.
+standard error, a line each with the time in UTC. A node that is started again with its data goes on as what
+it was; its disk being full or damaged ends it, with the reason and the exit code 1.
 
 examples:
   distributary node hall-1.toml
@@ -23,7 +25,7 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from distributary.cli.terminal import WELL, add_options, describe, say
+from distributary.cli.terminal import FAILED, WELL, add_options, describe, say
 
 
 def configure(command: argparse.ArgumentParser) -> None:
@@ -38,5 +40,5 @@ def _run(parsed: argparse.Namespace) -> int:
     from distributary.live.process import serve
     from distributary.live.settings import NodeSettings
 
-    asyncio.run(serve(NodeSettings(parsed.file), say, parsed.ready))
-    return WELL
+    well = asyncio.run(serve(NodeSettings(parsed.file), say, parsed.ready))
+    return WELL if well else FAILED

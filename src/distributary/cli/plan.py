@@ -21,8 +21,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from distributary.cli.plan_output import finish_plan
 from distributary.cli.terminal import SEED, add_options, describe
-from distributary.errors import DistributaryError
+from distributary.errors import UsageError
 from distributary.output import require_distinct
 
 
@@ -38,8 +39,8 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--sites CSV", Path, "clients, interests and parents of the sites, likewise"),
         ("--streams CSV", Path, "streams and their rates, likewise"),
         ("--trees", False, "with queries: give sites other parents in the trees as well"),
-        ("--json FILE", Path, "write the plan there as JSON"),
-        ("--svg FILE", Path, "draw the plan there"),
+        ("--json FILE", Path, "write the plan there as JSON (-: standard output)"),
+        ("--svg FILE", Path, "draw the plan there (-: likewise)"),
         SEED,
     )
     command.set_defaults(run=_run)
@@ -52,15 +53,15 @@ def _run(arguments: argparse.Namespace) -> int:
     written = {f"--{name}": given.pop(name) for name in ("json", "svg") if name in given}
     require_distinct(given, written)
     if asks_for_queries(arguments.file):
-        from distributary.cli.plan_queries import plan_queries
+        from distributary.cli.plan_queries import plan_queries as plan
 
         for option in ("root", "bandwidth", "sites", "streams"):
             if getattr(arguments, option) is not None:
                 reason = f"--{option} is for plans of trees, and {arguments.file} names queries"
-                raise DistributaryError(reason)
-        return plan_queries(arguments)
-    if arguments.trees:
-        raise DistributaryError(f"--trees is for plans of queries, and {arguments.file} names none")
-    from distributary.cli.plan_trees import plan_tree
+                raise UsageError(reason)
+    else:
+        from distributary.cli.plan_trees import plan_tree as plan
 
-    return plan_tree(arguments)
+        if arguments.trees:
+            raise UsageError(f"--trees is for plans of queries, and {arguments.file} names none")
+    return finish_plan(arguments, plan)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from distributary.cli.plan_output import finish_plan, several
+from distributary.cli.plan_output import PlanFiles, print_comparison, several
 from distributary.plan.goal.text import goal_text
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.beginnings import best_from_beginnings
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import query_violations
-from distributary.plan.queries.drawing import amount, flows_of, operators_at, placement_svg, placement_text
+from distributary.plan.queries.drawing import (
+    amount,
+    flows_of,
+    operators_at,
+    placement_svg,
+    placement_text,
+    spread_streams,
+)
 from distributary.plan.queries.generator import at_clients
 from distributary.plan.queries.graph import RETIRED
 from distributary.plan.queries.joint import improve_both
@@ -21,7 +28,7 @@ from distributary.plan.queries.plan_file import QueryPlan, read_query_plan
 from distributary.plan.queries.rules import HYBRID
 
 
-def plan_queries(arguments: argparse.Namespace) -> int:
+def plan_queries(arguments: argparse.Namespace) -> PlanFiles:
     """Place the queries of a file and tell what came of it."""
     plan = read_query_plan(arguments.file, arguments.goal)
     found = _placed(plan, arguments.trees)
@@ -40,7 +47,8 @@ def plan_queries(arguments: argparse.Namespace) -> int:
         (name, amount(other["cost"]), several(other["broken"], "limit") if other["broken"] else "")
         for name, other in told["comparison"].items()
     )
-    return finish_plan(arguments, told, others, lambda: _picture(plan, found, told))
+    print_comparison(others)
+    return PlanFiles(told, lambda: _picture(plan, found, told))
 
 
 def _picture(plan: QueryPlan, found: Placement, told: dict[str, Any]) -> str:
@@ -89,6 +97,10 @@ def _record(plan: QueryPlan, found: Placement) -> dict[str, Any]:
         "after": float(estimate.cost),
         "broken": query_violations(goal, found) if estimate.broken() else [],
         "moves": [_move(estimate, index, old) for index, old in _moved(plan.start, found)],
+        "trees": {
+            workload.operators[operator].name: {name(site): name(parent) for site, parent in parents.items()}
+            for operator, parents in spread_streams(found).items()
+        },
         "new_parents": _new_parents(plan.start, found),
         "links": [
             {"from": name(one), "to": name(other), "rate": rate}

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from distributary.cli.plan_output import finish_plan, several
+from distributary.cli.plan_output import PlanFiles, print_comparison, several
 from distributary.plan.goal.expression import Number
 from distributary.plan.goal.text import goal_text
 from distributary.plan.trees.benefit import Problem
@@ -23,7 +23,7 @@ from distributary.plan.trees.starts import best_effort, nearest_first, usual_tre
 from distributary.plan.trees.tree import Tree
 
 
-def plan_tree(arguments: argparse.Namespace) -> int:
+def plan_tree(arguments: argparse.Namespace) -> PlanFiles:
     """Find the tree for the sites of a file and tell what came of it."""
     plan = read_plan(
         arguments.file,
@@ -51,7 +51,8 @@ def plan_tree(arguments: argparse.Namespace) -> int:
         (name, shown(other["cost"]), (other["broken"] or [""])[0])
         for name, other in record["comparison"].items()
     )
-    return finish_plan(arguments, record, others, lambda: _picture(plan, found, costs))
+    print_comparison(others)
+    return PlanFiles(record, lambda: _picture(plan, found, costs))
 
 
 def _start(problem: Problem, root: int, seed: int) -> Tree:

@@ -24,6 +24,7 @@ from distributary.cli.arguments import factor, seconds, setting, whole
 from distributary.cli.sim_queries import add_queries
 from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
 from distributary.cli.trials import SEEDS, fault_table, run_trials
+from distributary.cli.unused import refuse_unused, refuse_unused_settings, unused_in_run
 
 if TYPE_CHECKING:
     from distributary.sim.trials.trial import TrialOutcome
@@ -38,6 +39,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     traces = add_action(parts, "compare", "find where two traces part", _compare)
     traces.add_argument("first", type=Path, metavar="FILE")
     traces.add_argument("second", type=Path, metavar="FILE")
+    again = add_action(parts, "replay", "do again what live nodes did", _replay)
+    again.add_argument("trace", type=Path, metavar="FILE")
     listing = add_action(parts, "list", "the systems and the scenarios", _list)
     add_options(listing, ("--settings", False, "the settings of each system as well"))
 
@@ -132,7 +135,7 @@ def _run(parsed: argparse.Namespace) -> int:
     {latencies}
 
     exit codes: 0 all was delivered as it should be; 1 it was not, too little was due, or a promised fault
-    never happened.
+    never happened; 2 the arguments are wrong.
 
     examples:
       distributary sim run everything --system attributes --nodes 32 --seed 11
@@ -145,7 +148,32 @@ def _run(parsed: argparse.Namespace) -> int:
     parsed_file = read_toml(parsed.settings) if parsed.settings else {}
     schema = {"schema": parsed.schema} if parsed.schema else {}
     parsed.settings = {**parsed_file, **schema, **dict(parsed.settings_given)}
+    refuse_unused(unused_in_run(parsed))
+    refuse_unused_settings(parsed)
     return run_trials(Trial, run_trial, _show, parsed)
+
+
+def _replay(parsed: argparse.Namespace) -> int:
+    """Gives fresh nodes what the nodes of a live network were given, in the same order and at the same times,
+    and compares what they want: the exit code is 1 when it is not what was recorded.
+
+    examples:
+      distributary network trace --dir plant --out plant.trace
+      distributary sim replay plant.trace
+    """
+    from distributary.sim.replaying import replay
+
+    outcome = replay(parsed.trace)
+    if outcome.partial_nodes:
+        print(f"{len(outcome.partial_nodes):,} nodes were not recorded from their start and are left out")
+    if not outcome.nodes:
+        return FAILED
+    print(f"{outcome.nodes:,} nodes were given {outcome.inputs:,} messages, alarms and calls again")
+    if outcome.difference is not None:
+        print(outcome.difference)
+        return FAILED
+    print(f"all {outcome.outputs:,} things that they wanted are the same")
+    return WELL
 
 
 def _show(out: Console, outcome: TrialOutcome) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from distributary.cli.arguments import factor, seconds, whole
 from distributary.cli.terminal import Commands, add_action, add_options
 from distributary.cli.trials import SEEDS, fault_table, run_trials
+from distributary.cli.unused import refuse_unused, unused_in_queries
 
 if TYPE_CHECKING:
     from distributary.sim.trials.query_trial import QueryOutcome
@@ -69,7 +70,8 @@ def _run(parsed: argparse.Namespace) -> int:
     time than before and after. With --shed queries are then thinned out: their clients are told their shares,
     and must get exactly the answers of these.
 
-    exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened.
+    exit codes: 0 all answers are right; 1 one is not, or a promised fault never happened; 2 the arguments are
+    wrong.
 
     examples:
       distributary sim queries --goal bandwidth
@@ -80,6 +82,7 @@ def _run(parsed: argparse.Namespace) -> int:
     """
     from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 
+    refuse_unused(unused_in_queries(parsed))
     return run_trials(QueryTrial, run_query_trial, _show, parsed)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributary.cli.arguments import whole
-from distributary.output import opened_for_writing
+from distributary.output import STANDARD_OUTPUT, opened_for_writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -130,10 +130,11 @@ def say(text: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that was asked for, and say so; an error says why it could not be written."""
+    """Write a file that was asked for, or standard output for `-`, and say so; an error says why not."""
     with opened_for_writing(str(path)) as stream:
         stream.write(text)
-    say(f"wrote {path}")
+    if str(path) not in STANDARD_OUTPUT:
+        say(f"wrote {path}")
 
 
 def say_rejected(quarantine: Quarantine) -> int:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from distributary.cli.arguments import whole
 from distributary.cli.terminal import FAILED, SEED, WELL, console, progress_shown, say
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, SettingError, UsageError
 from distributary.output import require_distinct
 
 if TYPE_CHECKING:
@@ -58,12 +58,15 @@ def run_trials(kind: type[M], run: Run[M, T], show: Show[T], parsed: argparse.Na
     The kind is a frozen dataclass whose fields are the arguments of the same names.
     """
     if parsed.trace is not None and parsed.seeds > 1:
-        raise DistributaryError("--trace is for one seed; leave out --seeds")
+        raise UsageError("--trace is for one seed; leave out --seeds")
     given = vars(parsed)
     if parsed.trace is not None:
         read = {"the queries": given.get("file"), "--events": given.get("events_file")}
         require_distinct({what: name for what, name in read.items() if name}, {"--trace": str(parsed.trace)})
-    trial = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+    try:
+        trial = kind(**{each.name: given[each.name] for each in fields(kind) if each.name in given})
+    except SettingError as error:
+        raise UsageError(str(error)) from None
     summary = SeedSummary()
     brief = parsed.seeds > 1 or parsed.json
     for seed in range(parsed.seed, parsed.seed + parsed.seeds):
@@ -128,6 +131,8 @@ def _run_one(
             else:
                 with Trace(trace_path) as trace:
                     outcome = run(trial, [trace], passed)
+        except UsageError:
+            raise
         except DistributaryError as error:
             say(f"{error}\nrun it again with: {trial.command}")
             return error

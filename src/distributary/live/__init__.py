@@ -7,13 +7,18 @@ Modules, in reading order:
 - `frames`: messages in a stream of bytes.
 - `greeting`: what nodes tell each other first, and who is refused.
 - `security`: certificates, and what needs them.
-- `client_messages`, `clients`: what clients say, and how a broker serves them.
+- `client_messages`, `requests`, `clients`: what clients say and wait for, and how a broker serves them.
+- `lines`, `link_faults`: links that are slow, or disturbed, on purpose.
 - `connection`: one connection, from its greeting to its end.
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
+- `write_ahead`, `journal`: what a node keeps on its disk.
 - `runner`: drives one node, by any clock and any network.
+- `neighbours`: where other nodes listen, for when a node comes back.
 - `broker`: a broker of any system, on links.
 - `settings`, `status`, `process`: a node as a process: its file, what it says of itself, its life.
-- `local_network`: processes on this machine, started and stopped together.
+- `rates`: how often things happen.
+- `local_network`, `network_view`: processes on this machine, started and stopped together, and
+  what they tell, put together.
 
 Promised to other rooms: what comes from a wire is a message of a known kind with fields of the right types,
 or a `CodecError`, whatever the bytes were.

@@ -12,6 +12,10 @@ Rules:
 - A node's address is made from its name, so a broker that comes back is known as the one that it was.
 - Clients connect where other nodes do (`clients`). What is for none of them goes to `on_delivery`, for
   whoever subscribes in this process.
+- With a directory for its data (`data`) a broker keeps there what its node must not forget (`journal`), and
+  where other nodes listen. One that comes back with it goes on as what it was, and tries its contacts until
+  one answers: a whole network may be starting again. When the disk is full or fails, the broker says so and
+  stops (`failure`).
 - Every broker is robust: couriers, upkeep, copies, refresh. How many nodes there may be is said once, as some
   systems divide their work by it.
 """
@@ -23,25 +27,36 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.live.clients import ClientRoom
 from distributary.live.codec import require_sendable
 from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
+from distributary.live.journal import Journal
+from distributary.live.lines import LinkLines
 from distributary.live.links import Links
+from distributary.live.neighbours import KnownNeighbours
 from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
-from distributary.model import Delivery, Event, Subscription, SubscriptionKey
-from distributary.overlay.broker import Broker
-from distributary.overlay.node import Address
-from distributary.systems.assembly import CIRCLE, Settings
-from distributary.systems.options import read_options
-from distributary.systems.table import system
+from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
+from distributary.overlay.broker import Broker, LogGap, SessionState
+from distributary.overlay.node import Address, Message
+from distributary.overlay.recording import RecordedBroker, WriteLine
+from distributary.systems.assembly import CIRCLE
+from distributary.systems.membership import Membership
+from distributary.systems.places import place_of
 
 ABOUT = 16
 """How many nodes a network is taken to have, unless said otherwise."""
+MOST_UNACKNOWLEDGED = 20_000
+"""Events and subscriptions that clients wait for, beyond which a broker is congested."""
+FIRST_UPKEEP, UPKEEP = 1.0, 5.0
+"""Seconds after which clients are told how far they are, and new neighbours are written down."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
+"""Seconds until contacts are tried again."""
 _log = logging.getLogger("distributary")
 
 
@@ -52,6 +67,21 @@ def address_of(network: str, name: str) -> Address:
     722281284
     """
     return int.from_bytes(sha256(f"{network}/{name}".encode()).digest()[: CIRCLE.bits // 8], "big")
+
+
+def keeps_log(system_name: str, nodes: int = ABOUT, chosen: Mapping[str, Any] | None = None) -> bool:
+    """Whether the nodes of a system have something to keep on disks; DistributaryError for no such system.
+
+    >>> keeps_log("tree"), keeps_log("flooding")
+    (True, False)
+    """
+    return Membership(system_name, nodes, dict(chosen or {})).broker(0).acknowledges
+
+
+class _InTurn(NamedTuple):
+    """Passes through a node like a delivery, and so comes after all those before it."""
+
+    action: Callable[[], None]
 
 
 class LiveBroker:
@@ -68,16 +98,16 @@ class LiveBroker:
         chosen: Mapping[str, Any] | None = None,
         tls: TlsFiles | None = None,
         limits: Limits | None = None,
+        lines: LinkLines | None = None,
+        trace: WriteLine | None = None,
+        data: Path | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
         self.name, self.network, self.system_name = name, network, system_name
         self.address = address_of(network, name)
-        self._system = system(system_name)
-        given = read_options(system_name, self._system.options, chosen or {})
-        keeping: dict[str, Any] = {"refresh": self._system.refresh}
-        keeping |= {key: given.pop(key) for key in ("copies", "refresh") if key in given}
-        self._settings = Settings.robust(nodes, **keeping, chosen=given)
+        self._membership = Membership(system_name, nodes, dict(chosen or {}))
+        self._recorders = [trace] if trace is not None else []
         self._contacts = tuple(contacts)
         self._on_delivery = on_delivery
         self._notice = on_notice or _log.warning
@@ -88,9 +118,14 @@ class LiveBroker:
             system=system_name,
             tls=tls,
             limits=limits,
+            lines=lines,
             on_notice=self._notice,
         )
         self.clients = self.links.clients = ClientRoom(network, self)
+        self.journal = None if data is None else Journal(data, self._fail)
+        self._neighbours = KnownNeighbours(self.links)
+        self.failure = asyncio.Event()
+        """Set when the broker has stopped by itself, because its disk failed."""
         self.published = self.delivered = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
@@ -103,26 +138,66 @@ class LiveBroker:
         """
         if self.links.endpoint is not None:
             raise DistributaryError(f"broker {self.name!r} was started before; make another of that name")
-        endpoint = await self.links.listen(host, port)
         try:
-            await self._take_part()
+            stored = await asyncio.to_thread(self.journal.open) if self.journal is not None else {}
+            endpoint = await self.links.listen(host, port)
+            await self._take_part(self._neighbours.restore(stored))
         except BaseException:
             await self.stop()
             raise
         return endpoint
 
-    async def _take_part(self) -> None:
-        contacts = await self._meet()
-        founders = contacts[:1] or [self.address]
-        ways = iter(contacts)
-        assembly = self._system.assemble(self._settings, founders, lambda address: next(ways, None))
-        broker = assembly(self.address)
-        if not contacts:
-            assembly.settle([broker])
-        self.broker = broker
+    async def _take_part(self, stored: Mapping[str, Message]) -> None:
         clock = LoopClock(asyncio.get_running_loop())
-        self._runner = Runner(broker.node, self.links, clock, self._deliver, self._fault)
+        broker = await self._make(stored, clock)
+        self.broker = broker
+        self._runner = Runner(
+            broker.driven if isinstance(broker, RecordedBroker) else broker.node,
+            self.links,
+            clock,
+            self._hand_out,
+            self._fault,
+            disk=self.journal,
+            on_acknowledgement=self.clients.requests.acknowledged,
+        )
         self._runner.start()
+        asyncio.get_running_loop().call_later(FIRST_UPKEEP, self._keep_up)
+
+    async def _make(self, stored: Mapping[str, Message], clock: LoopClock) -> Broker:
+        """Make the broker: to found the network, or to join through those that answer.
+
+        One that comes back with a state of its own need not wait for anybody: its node knows whom to ask.
+        """
+        known = self._neighbours.known
+        contacts = [each for each in (*self._contacts, *known.values()) if each != self.endpoint]
+        if not contacts:
+            return self._assembled((), stored, clock)
+        pause = FIRST_PAUSE
+        while True:
+            met, reasons = await self._meet(contacts)
+            if met or (known and stored):
+                joins = [*met, *(each for each in known if each not in met)]
+                return self._assembled(joins, stored, clock)
+            reason = "no contact lets this node in: " + "; ".join(reasons)
+            if self.journal is None:
+                raise DistributaryError(reason)
+            if pause == FIRST_PAUSE:
+                self._notice(f"{reason}; they are tried again")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _assembled(
+        self, contacts: Sequence[Address], stored: Mapping[str, Message], clock: LoopClock
+    ) -> Broker:
+        """The broker, with what was stored; without contacts it founds the network."""
+        broker = self._membership.broker(self.address, contacts)
+        if self._recorders:
+            now = clock.now()
+            self._write_line(f"{now!r} happened {self.address} {self._membership.told(contacts)}")
+            broker = RecordedBroker(broker, self._write_line, now)
+        if stored:
+            broker.restore(stored)
+        return broker
 
     async def stop(self) -> None:
         """Stop at once, as if the process had ended."""
@@ -130,6 +205,8 @@ class LiveBroker:
         if self._runner is not None:
             self._runner.stop()
         await self.links.close()
+        if self.journal is not None:
+            await self.journal.close()
 
     async def __aenter__(self) -> LiveBroker:
         await self.start()
@@ -152,10 +229,24 @@ class LiveBroker:
         broker, runner = self._running()
         runner.call(lambda: broker.subscribe(subscription))
 
+    def resume(self, session: SessionState) -> None:
+        """Register a client's subscriptions, and deliver what it has missed where the network has a log."""
+        broker, runner = self._running()
+        runner.call(lambda: broker.resume(session))
+
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
         broker, runner = self._running()
         runner.call(lambda: broker.unsubscribe(key))
+
+    def reached(self, subscriber: str) -> Offset | None:
+        """Up to where a client has been given everything that its subscriptions want; None without a log."""
+        return self._running()[0].reached(subscriber)
+
+    def in_turn(self, action: Callable[[], None]) -> None:
+        """Do something after all that the node has wanted to be delivered so far."""
+        broker, runner = self._running()
+        runner.call(lambda: broker.node.deliver(_InTurn(action)))
 
     def publish(self, event: Event) -> None:
         """Have the event delivered once to every subscriber who asked for it, wherever they are.
@@ -167,42 +258,102 @@ class LiveBroker:
         runner.call(lambda: broker.publish(event))
         self.published += 1
 
+    def record(self, write: WriteLine) -> Callable[[], None]:
+        """Write down from now on what the node is given and wants, as a trace does; gives what ends that."""
+        broker, runner = self._running()
+        self._recorders.append(write)
+        if not isinstance(broker, RecordedBroker):
+            self.broker = recorded = RecordedBroker(broker, self._write_line)
+            runner.node = recorded.driven
+
+        def end() -> None:
+            self._recorders.remove(write)
+            if not self._recorders and isinstance(self.broker, RecordedBroker):
+                self.broker, runner.node = self.broker.recorded, self.broker.node
+
+        return end
+
     @property
     def joined(self) -> bool:
         """Whether the node has its place in the network."""
         return self.broker is not None and self.broker.joined
 
     @property
+    def place(self) -> dict[str, Any]:
+        """Where the node stands in its overlay; nothing before it has started."""
+        return place_of(self.broker)
+
+    @property
+    def runs(self) -> bool:
+        """Whether the node is started, and not stopped since."""
+        return self._runner is not None and self._runner.runs
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether clients are answered when what they asked for is safe or in force."""
+        return self.broker is not None and self.broker.acknowledges
+
+    @property
     def counts(self) -> Counter[str]:
         """What has happened so far: at the links, and to the clients of this broker."""
         faults = 0 if self._runner is None else self._runner.faults
         own = {"published": self.published, "delivered": self.delivered, "faults": faults}
-        return self.links.counts + Counter(own | {"slow clients": self.clients.slow})
+        fired = self.links.lines.fired
+        return self.links.counts + Counter(own | {"slow clients": self.clients.slow} | fired)
 
     @property
     def congested(self) -> bool:
-        """Whether publishers should wait: a link cannot take more."""
-        return self.links.congested
+        """Whether publishers should wait: for a link, for the disk, or for what was not acknowledged."""
+        busy = self.journal is not None and self.journal.congested
+        return busy or len(self.clients.requests) > MOST_UNACKNOWLEDGED or self.links.congested
 
     # Inside.
 
-    def _deliver(self, delivery: Delivery) -> None:
-        self.delivered += 1
-        if not self.clients.deliver(delivery) and self._on_delivery is not None:
-            self._on_delivery(delivery)
+    def _write_line(self, line: str) -> None:
+        for write in list(self._recorders):
+            write(line)
 
-    async def _meet(self) -> list[Address]:
-        """The addresses of the contacts that answer."""
+    def _hand_out(self, item: Delivery | LogGap | _InTurn) -> None:
+        if isinstance(item, _InTurn):
+            item.action()
+        elif isinstance(item, LogGap):
+            self.clients.tell_gap(item)
+        else:
+            self.delivered += 1
+            if not self.clients.deliver(item) and self._on_delivery is not None:
+                self._on_delivery(item)
+
+    def _keep_up(self) -> None:
+        """Now and then, tell clients their places and write down new neighbours."""
+        if not self.runs:
+            return
+        if self.acknowledges:
+            self.clients.tell_progress()
+        if self.journal is not None and (news := self._neighbours.news()):
+            self.journal.write(news, lambda: None)
+        asyncio.get_running_loop().call_later(UPKEEP, self._keep_up)
+
+    def _fail(self, error: DistributaryError) -> None:
+        """The disk has failed: tell it, and stop, so that clients go elsewhere."""
+        self._notice(str(error))
+        self.clients.close(f"the disk of broker {self.name!r} has failed")
+        if self._runner is not None:
+            self._runner.stop()
+        self.failure.set()
+
+    async def _meet(self, contacts: Sequence[Endpoint]) -> tuple[list[Address], list[str]]:
+        """The addresses of the contacts that answer, and why others do not."""
+        answers = await asyncio.gather(*map(self.links.meet, contacts), return_exceptions=True)
         met: list[Address] = []
         reasons: list[str] = []
-        for contact in self._contacts:
-            try:
-                met.append(await self.links.meet(contact))
-            except DistributaryError as error:
-                reasons.append(str(error))
-        if self._contacts and not met:
-            raise DistributaryError("no contact lets this node in: " + "; ".join(reasons))
-        return met
+        for answer in answers:
+            if isinstance(answer, DistributaryError):
+                reasons.append(str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                met.append(answer)
+        return list(dict.fromkeys(met)), reasons
 
     def _running(self) -> tuple[Broker, Runner]:
         if self.broker is None or self._runner is None:

@@ -1,14 +1,16 @@
 """What clients and brokers say to each other, over the same frames as nodes do.
 
 A client speaks first (`ClientGreeting`), and is welcomed or refused. Every request has a number, and is
-answered by one answer with that number.
+answered by one answer with that number. Where the network has a log, what a client is given carries its place
+in it, and the client can go on from there at any broker.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from distributary.model import Event, Subscription
+from distributary.model import Event, Offset, Subscription
+from distributary.overlay.broker import SessionState
 
 
 class ClientGreeting(NamedTuple):
@@ -28,6 +30,8 @@ class ClientWelcome(NamedTuple):
     network: str
     broker: str
     """The name of the node."""
+    acknowledges: bool = False
+    """Whether answers mean that events are safe and subscriptions in force: the network has a log."""
 
 
 class ClientEvents(NamedTuple):
@@ -42,6 +46,13 @@ class ClientSubscribe(NamedTuple):
 
     number: int
     subscription: Subscription
+
+
+class ClientResume(NamedTuple):
+    """Register these subscriptions, and give me what I have missed."""
+
+    number: int
+    session: SessionState
 
 
 class ClientUnsubscribe(NamedTuple):
@@ -64,9 +75,26 @@ class ClientDelivery(NamedTuple):
 
     event: Event
     subscriptions: tuple[str, ...]
+    offset: Offset | None = None
+    """Its place in the log; None where there is none."""
+
+
+class ClientProgress(NamedTuple):
+    """The client has been given everything up to there."""
+
+    offset: Offset
+
+
+class ClientGap(NamedTuple):
+    """What the client has missed between these places is in no log any more."""
+
+    after: Offset
+    through: Offset
 
 
 class ClientFarewell(NamedTuple):
     """The broker ends the connection, and why."""
 
     reason: str
+    final: bool = False
+    """Whether the client should not come back."""

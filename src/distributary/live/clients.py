@@ -4,9 +4,12 @@ Rules:
 
 - A client is known by its name, which is the subscriber of its subscriptions. Whoever connects with a name
   that is connected takes its place; the one before is told and let go.
-- A subscription lasts as long as the connection: when that ends, it is withdrawn.
-- Events are answered once this broker has passed them on. While the links to other nodes are congested,
-  clients that publish are not read from, so that they wait too.
+- A subscription lasts as long as the connection: when that ends, it is withdrawn. A client that comes back
+  says how far it had come (`ClientResume`), here or at any other broker, and is given what follows: nothing
+  of a client is kept at a broker. What was on its way to the connection before is not given to the next one.
+- Where the broker acknowledges, requests are answered when all that they ask for is acknowledged; elsewhere
+  when the broker has passed them on. While the broker is congested, clients that publish are not read from,
+  so that they wait too.
 - A client that takes its deliveries too slowly to keep the queue below `MOST_QUEUED` is told so and let go:
   no other client waits for it, and nothing is left out in silence.
 - Clients connect on loopback, or with a certificate of the network's authority.
@@ -15,20 +18,26 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from distributary.errors import DistributaryError
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, encode
 from distributary.live.frames import frame
-from distributary.model import Delivery, Event, Subscription, SubscriptionKey
+from distributary.live.greeting import GreetingRefusal
+from distributary.live.requests import Request, RequestKey, Requests
+from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
+from distributary.overlay.broker import LogGap, SessionState
 from distributary.overlay.node import Message
 
 MOST_QUEUED = 16 << 20
 """Bytes of deliveries that a client has not taken."""
 LATER = 0.02
-"""Seconds until it is looked again whether links are congested."""
+"""Seconds until it is looked again whether the broker is congested."""
+MOST_UNANSWERED = 1_000
+"""Requests of one client without an answer, beyond which it is not read from."""
 
 
 class Served(Protocol):
@@ -39,8 +48,25 @@ class Served(Protocol):
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription."""
 
+    def resume(self, session: SessionState) -> None:
+        """Register a client's subscriptions, and deliver what it has missed."""
+
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription."""
+
+    def reached(self, subscriber: str) -> Offset | None:
+        """Up to where a client has been given everything."""
+
+    def in_turn(self, action: Callable[[], None]) -> None:
+        """Do something after all deliveries that are on their way now."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether the node is started, and not stopped since."""
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether the broker says when what was asked for is done."""
 
     def publish(self, event: Event) -> None:
         """Have an event delivered."""
@@ -76,6 +102,8 @@ class ClientRoom:
     def __init__(self, network: str, broker: Served) -> None:
         self.network = network
         self.broker = broker
+        self.requests = Requests()
+        """What clients wait for."""
         self.slow = 0
         """Clients let go because they were too slow."""
         self._clients: dict[str, ClientLine] = {}
@@ -85,8 +113,19 @@ class ClientRoom:
         """The clients that are connected, sorted."""
         return sorted(self._clients)
 
-    def refusal(self, greeting: messages.ClientGreeting) -> str | None:
-        """Why a client is refused; None if it is not."""
+    @property
+    def waiting(self) -> int:
+        """How many clients are not read from, because they publish more than can be passed on."""
+        return sum(client.paused for client in self._clients.values())
+
+    def refusal(self, greeting: messages.ClientGreeting) -> Message | None:
+        """What a client is told that is not let in; None for one that is."""
+        reason = self._reason(greeting)
+        if reason is not None:
+            return GreetingRefusal(reason)
+        return None if self.broker.runs else messages.ClientFarewell("the broker has not joined yet")
+
+    def _reason(self, greeting: messages.ClientGreeting) -> str | None:
         if greeting.network != self.network:
             return f"this is network {self.network!r}, not {greeting.network!r}"
         if not greeting.oldest <= VERSION <= greeting.newest:
@@ -100,9 +139,10 @@ class ClientRoom:
         """Let a client in."""
         before = self._clients.get(greeting.client)
         if before is not None:
-            before.let_go(f"another client connected as {greeting.client!r}")
+            before.let_go(f"another client connected as {greeting.client!r}", final=True)
         client = self._clients[greeting.client] = ClientLine(self, greeting.client, line)
-        client.say(messages.ClientWelcome(self.network, self.broker.name))
+        client.say(messages.ClientWelcome(self.network, self.broker.name, self.broker.acknowledges))
+        self.broker.in_turn(client.open)
         return client
 
     def deliver(self, delivery: Delivery) -> bool:
@@ -111,6 +151,17 @@ class ClientRoom:
         if client is not None:
             client.give(delivery)
         return client is not None
+
+    def tell_gap(self, gap: LogGap) -> None:
+        """Tell a client what it has missed for good."""
+        client = self._clients.get(gap.subscriber)
+        if client is not None:
+            client.miss(gap)
+
+    def tell_progress(self) -> None:
+        """Tell all clients how far they have been given everything."""
+        for client in self._clients.values():
+            client.tell_progress()
 
     def close(self, reason: str) -> None:
         """Let everybody go."""
@@ -129,13 +180,23 @@ class ClientLine:
     def __init__(self, room: ClientRoom, name: str, line: ClientConnection) -> None:
         self.name = name
         self._room = room
+        self._broker = room.broker
         self._line = line
         self._ids: set[str] = set()
         self._gone = False
+        self.paused = False
+        """Whether nothing is read from it for now."""
+        self._open = False
+        """Whether what comes for the client is for this connection, and not on its way to one before."""
+        self._told: Offset | None = None
+        """The place that the client was told last."""
+        self._requests: set[Request] = set()
         self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._handlers: dict[type, Callable[..., None]] = {
             messages.ClientEvents: self._publish,
             messages.ClientSubscribe: self._subscribe,
+            messages.ClientResume: self._resume,
             messages.ClientUnsubscribe: self._unsubscribe,
         }
 
@@ -146,17 +207,42 @@ class ClientLine:
             raise CodecError(f"a {type(message).__name__} from a client")
         handler(message)
 
+    # What it is given.
+
+    def open(self) -> None:
+        """From now on all deliveries are for this connection."""
+        self._open = True
+
     def give(self, delivery: Delivery) -> None:
         """Send a delivery, or let the client go if it is too slow."""
-        if self._line.unwritten > MOST_QUEUED:
+        if not self._open:
+            return
+        if self._line.unwritten + self._unsent_bytes > MOST_QUEUED:
             self._room.slow += 1
             self.let_go(f"more than {MOST_QUEUED:,} bytes of deliveries were not taken")
         else:
-            self.say(messages.ClientDelivery(delivery.event, tuple(delivery.subscriptions)))
+            self._told = delivery.offset
+            self.say(messages.ClientDelivery(delivery.event, tuple(delivery.subscriptions), delivery.offset))
 
-    def let_go(self, reason: str) -> None:
+    def miss(self, gap: LogGap) -> None:
+        """Tell the client what it has missed."""
+        if self._open:
+            self.say(messages.ClientGap(gap.after, gap.through))
+
+    def tell_progress(self) -> None:
+        """Tell the client how far it has been given everything, after what is on its way."""
+        reached = self._broker.reached(self.name)
+        if reached is not None and self._ids:
+            self._broker.in_turn(partial(self._tell_place, reached))
+
+    def _tell_place(self, reached: Offset) -> None:
+        if self._open and not self._gone and reached != self._told:
+            self._told = reached
+            self.say(messages.ClientProgress(reached))
+
+    def let_go(self, reason: str, *, final: bool = False) -> None:
         """Tell the client why, and end the connection."""
-        self.say(messages.ClientFarewell(reason))
+        self.say(messages.ClientFarewell(reason, final))
         self._flush()
         self._line.close(reason)
         self.left()
@@ -166,62 +252,103 @@ class ClientLine:
         if not self._gone:
             self._gone = True
             self._room.forget(self)
+            for request in self._requests:
+                request.abandon()
             for id in sorted(self._ids):
-                self._room.broker.unsubscribe(SubscriptionKey(self.name, id))
+                self._broker.unsubscribe(SubscriptionKey(self.name, id))
 
     def say(self, message: Message) -> None:
         """Send a message at the end of this turn of the loop."""
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent.append(frame(encode(message)))
+        data = frame(encode(message))
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
 
     def _flush(self) -> None:
         if self._unsent:
             self._line.write(b"".join(self._unsent))
             self._unsent.clear()
+            self._unsent_bytes = 0
+
+    # What it asks.
 
     def _publish(self, message: messages.ClientEvents) -> None:
-        refused = []
+        refused: list[tuple[int, str]] = []
+        done = partial(self._answer, message.number, refused)
+        request = self._request((event.key for event in message.events), done)
         for place, event in enumerate(message.events):
             try:
-                self._room.broker.publish(event)
+                self._broker.publish(event)
             except DistributaryError as error:
                 refused.append((place, str(error)))
-        if self._room.broker.congested:
-            self._line.pause()
-            self._when_free(message.number, tuple(refused))
-        else:
-            self.say(messages.ClientAnswer(message.number, tuple(refused)))
+                request.refuse(event.key)
+        request.close()
+        if not self.paused:
+            self._read_or_wait()
 
-    def _when_free(self, number: int, refused: tuple[tuple[int, str], ...]) -> None:
+    def _request(self, keys: Iterable[RequestKey], done: Callable[[], None]) -> Request:
+        """Begin a request that is answered once these are acknowledged, where anybody does."""
+
+        def answer() -> None:
+            self._requests.discard(request)
+            done()
+
+        request = self._room.requests.open(keys if self._broker.acknowledges else (), answer)
+        self._requests.add(request)
+        return request
+
+    def _answer(self, number: int, refused: Iterable[tuple[int, str]] = ()) -> None:
+        if not self._gone:
+            self.say(messages.ClientAnswer(number, tuple(refused)))
+
+    def _read_or_wait(self) -> None:
+        """Read from the client, unless the broker or the client itself has enough to do for now."""
+        full = self._broker.congested or len(self._requests) > MOST_UNANSWERED
         if self._gone:
             return
-        if self._room.broker.congested:
-            asyncio.get_running_loop().call_later(LATER, self._when_free, number, refused)
-        else:
-            self.say(messages.ClientAnswer(number, refused))
-            self._line.resume()
+        if full != self.paused:
+            self.paused = full
+            (self._line.pause if full else self._line.resume)()
+        if full:
+            asyncio.get_running_loop().call_later(LATER, self._read_or_wait)
 
     def _subscribe(self, message: messages.ClientSubscribe) -> None:
         subscription = message.subscription
-        if subscription.subscriber != self.name:
-            reason = f"{self.name!r} cannot subscribe for {subscription.subscriber!r}"
-            self.say(messages.ClientAnswer(message.number, ((0, reason),)))
+        self._register(message.number, (subscription,), lambda: self._broker.subscribe(subscription))
+
+    def _resume(self, message: messages.ClientResume) -> None:
+        session = message.session
+        self._register(message.number, session.subscriptions, lambda: self._broker.resume(session))
+
+    def _register(
+        self, number: int, subscriptions: tuple[Subscription, ...], register: Callable[[], None]
+    ) -> None:
+        """Register subscriptions, and answer when they are in force and all before has been given."""
+        for subscriber in {each.subscriber for each in subscriptions} - {self.name}:
+            self._answer(number, [(0, f"{self.name!r} cannot subscribe for {subscriber!r}")])
             return
+
+        def done() -> None:
+            self.tell_progress()
+            self._broker.in_turn(partial(self._answer, number))
+
+        keys = [subscription.key for subscription in subscriptions]
+        request = self._request(keys, done)
         try:
-            self._room.broker.subscribe(subscription)
+            register()
         except DistributaryError as error:
-            self.say(messages.ClientAnswer(message.number, ((0, str(error)),)))
+            request.abandon()
+            self._requests.discard(request)
+            self._answer(number, [(0, str(error))])
             return
-        self._ids.add(subscription.id)
-        self.say(messages.ClientAnswer(message.number))
+        self._ids.update(key.id for key in keys)
+        request.close()
 
     def _unsubscribe(self, message: messages.ClientUnsubscribe) -> None:
         if message.id not in self._ids:
-            self.say(
-                messages.ClientAnswer(message.number, ((0, f"there is no subscription {message.id!r}"),))
-            )
+            self._answer(message.number, [(0, f"there is no subscription {message.id!r}")])
             return
         self._ids.remove(message.id)
-        self._room.broker.unsubscribe(SubscriptionKey(self.name, message.id))
-        self.say(messages.ClientAnswer(message.number))
+        self._broker.unsubscribe(SubscriptionKey(self.name, message.id))
+        self._answer(message.number)

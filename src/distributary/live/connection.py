@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from distributary.errors import DistributaryError
@@ -24,6 +25,7 @@ from distributary.live.greeting import (
     LinkBeat,
     refusal,
 )
+from distributary.live.lines import Line, LinkLines
 from distributary.overlay.node import Address, Message
 
 SILENCE = 3
@@ -50,6 +52,7 @@ class ConnectionOwner(Protocol):
     limits: Limits
     counts: Counter[str]
     clients: ClientRoom | None
+    lines: LinkLines
 
     def own_greeting(self) -> Greeting:
         """What this node says first."""
@@ -81,6 +84,8 @@ class Connection(asyncio.Protocol):
         """Whether this side made it."""
         self.theirs: Greeting | None = None
         """The greeting of the other side, once it was accepted."""
+        self.round_trip: float | None = None
+        """Seconds that a beat and its answer took, the latest an eighth of it; None before the first."""
         loop = asyncio.get_running_loop()
         self.greeted: asyncio.Future[Greeting] = loop.create_future()
         self.greeted.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -88,8 +93,10 @@ class Connection(asyncio.Protocol):
         self._owner = owner
         self._frames = FrameReader(MAX_GREETING)
         self._client: ClientLine | None = None
+        self._line: Line | None = None
         self._reason = "the other side closed it"
         self._heard = self._spoke = loop.time()
+        self._asked = 0.0
 
     # What asyncio calls.
 
@@ -107,12 +114,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take the messages that are complete with these bytes."""
-        self._heard = self._loop.time()
+        heard = self._line is None or self.theirs is None or self._owner.lines.hears(self.theirs.address)
+        if heard:
+            self._heard = self._loop.time()
         try:
             for each in self._frames.read(data):
                 if self._transport.is_closing():
                     return
-                self._take(decode(each), len(each))
+                if heard:
+                    self._take(decode(each), len(each))
         except CodecError as error:
             self._owner.counts["refused"] += 1
             self._owner.notice(f"bytes that are no message, from {self._whom()}: {error}")
@@ -133,12 +143,21 @@ class Connection(asyncio.Protocol):
     @property
     def unwritten(self) -> int:
         """Bytes that the other side has not taken yet."""
-        return self._transport.get_write_buffer_size()
+        return self._transport.get_write_buffer_size() + (self._line.unsent if self._line is not None else 0)
 
     def write(self, data: bytes) -> None:
         """Have bytes sent."""
         self._spoke = self._loop.time()
         self._transport.write(data)
+
+    def write_frames(self, frames: Sequence[bytes]) -> None:
+        """Have frames sent, at once or as the line to the other node takes them."""
+        if self._line is None:
+            self.write(b"".join(frames))
+            return
+        self._spoke = self._loop.time()
+        for each in frames:
+            self._line.send(each)
 
     def close(self, reason: str) -> None:
         """End it after what was written."""
@@ -173,7 +192,10 @@ class Connection(asyncio.Protocol):
         counts = self._owner.counts
         counts["received"] += 1
         counts["bytes received"] += length
-        self._owner.received(message, self.theirs.address)
+        if isinstance(message, LinkBeat):
+            self._measure(message)
+        else:
+            self._owner.received(message, self.theirs.address)
 
     def _greet(self, message: Message) -> None:
         if isinstance(message, GreetingRefusal):
@@ -185,14 +207,14 @@ class Connection(asyncio.Protocol):
         elif (reason := refusal(self._owner.own_greeting(), message)) is not None:
             self._say(GreetingRefusal(reason))
             self._refused(reason)
-        else:
+        elif self._owner.lines.hears(message.address):
             self._accept(message)
 
     def _admit(self, message: ClientGreeting, room: ClientRoom) -> None:
-        reason = room.refusal(message)
-        if reason is not None:
-            self._say(GreetingRefusal(reason))
-            self._refused(reason)
+        refused = room.refusal(message)
+        if refused is not None:
+            self._say(refused)
+            (self._refused if isinstance(refused, GreetingRefusal) else self.close)(refused.reason)
             return
         self._owner.admitted(self)
         self._frames.most = MAX_BYTES
@@ -200,6 +222,7 @@ class Connection(asyncio.Protocol):
         self._beat()
 
     def _accept(self, theirs: Greeting) -> None:
+        self._line = self._owner.lines.line(theirs.address, self._write_if_open)
         if not self.connects:
             self._say(self._owner.own_greeting())
         self.theirs = theirs
@@ -228,12 +251,28 @@ class Connection(asyncio.Protocol):
         if now - self._heard > SILENCE * beat and self._transport.is_reading():
             self.abort("nothing was heard for long")
             return
-        if now - self._spoke >= beat / 2:
+        if self._client is None and now - self._asked >= beat:
+            self._asked = now
+            self._say(LinkBeat(asked=now))
+        elif now - self._spoke >= beat / 2:
             self._say(LinkBeat())
         self._loop.call_later(beat / 2, self._beat)
 
+    def _measure(self, beat: LinkBeat) -> None:
+        """Answer a beat that asks for it, and learn from an answer how long the round trip takes."""
+        if beat.asked:
+            self._say(LinkBeat(told_back=beat.asked))
+        if beat.told_back:
+            took = max(0.0, self._loop.time() - beat.told_back)
+            before = took if self.round_trip is None else self.round_trip
+            self.round_trip = before + (took - before) / 8
+
     def _say(self, message: Message) -> None:
-        self.write(frame(encode(message)))
+        self.write_frames([frame(encode(message))])
+
+    def _write_if_open(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
 
     def _whom(self) -> str:
         if self.theirs is not None:

@@ -11,6 +11,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
@@ -31,6 +32,15 @@ class Endpoint(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def reason_of(error: OSError) -> str:
+    """Why a place cannot be listened at, without what asyncio says around it.
+
+    >>> reason_of(OSError(98, "error while attempting to bind on address ..."))
+    'Address already in use'
+    """
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def parse_endpoint(text: str) -> Endpoint:
@@ -71,7 +81,12 @@ class GreetingRefusal(NamedTuple):
 
 
 class LinkBeat(NamedTuple):
-    """Still there: sent when there was nothing else to send for a while."""
+    """Still there: sent when there was nothing else to send for a while, and to measure round trips."""
+
+    asked: float = 0.0
+    """When it was sent, by its sender's clock, if that is to be told back."""
+    told_back: float = 0.0
+    """What the other side asked to be told back."""
 
 
 class EndpointRequest(NamedTuple):

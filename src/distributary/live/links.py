@@ -27,6 +27,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import NamedTuple
 
 from distributary.errors import DistributaryError
 from distributary.live.clients import ClientRoom
@@ -39,9 +40,10 @@ from distributary.live.greeting import (
     EndpointReply,
     EndpointRequest,
     Greeting,
-    LinkBeat,
     greeting,
+    reason_of,
 )
+from distributary.live.lines import LinkLines
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.overlay.node import Address, Message
 
@@ -49,6 +51,17 @@ OVERLAP = 1.0
 """Seconds until a connection ends in whose place there is another: what was sent on it arrives meanwhile."""
 
 OnMessage = Callable[[Message, Address], None]
+
+
+class LinkState(NamedTuple):
+    """How a link stands."""
+
+    address: Address
+    linked: bool
+    round_trip: float | None
+    """Seconds, as beats measure it; None before the first beat came back."""
+    unsent: int
+    """Bytes that wait to be written, and that the other side has not taken yet."""
 
 
 class Links:
@@ -62,6 +75,7 @@ class Links:
         *,
         tls: TlsFiles | None = None,
         limits: Limits | None = None,
+        lines: LinkLines | None = None,
         on_notice: Callable[[str], None] | None = None,
         system: str = "",
         seed: int = 0,
@@ -72,6 +86,8 @@ class Links:
         self.counts: Counter[str] = Counter()
         """Messages and bytes sent and received, messages dropped, links made, broken and refused."""
         self.limits = limits or Limits()
+        self.lines = lines or LinkLines()
+        """How quick the links are made to be, and the faults on them."""
         self._network = network
         self._system = system
         self._tls = tls
@@ -83,6 +99,7 @@ class Links:
         self._server: asyncio.Server | None = None
         self._peers: dict[Address, _Peer] = {}
         self._strangers: set[Connection] = set()
+        """Connections that are nobody's yet, or in whose place there is another."""
         self._lines: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -95,7 +112,7 @@ class Links:
         try:
             self._server = await loop.create_server(partial(Connection, self), host, port, ssl=context)
         except OSError as error:
-            raise DistributaryError(f"cannot listen at {Endpoint(host, port)}: {error.strerror}") from error
+            raise DistributaryError(f"cannot listen at {Endpoint(host, port)}: {reason_of(error)}") from error
         self.endpoint = Endpoint(host, self._server.sockets[0].getsockname()[1])
         return self.endpoint
 
@@ -128,6 +145,20 @@ class Links:
     def linked(self) -> list[Address]:
         """The nodes to which there is a link now, sorted."""
         return sorted(address for address, peer in self._peers.items() if peer.connection is not None)
+
+    @property
+    def states(self) -> list[LinkState]:
+        """How the link to each node that is known stands, sorted by address."""
+        return [peer.state for _, peer in sorted(self._peers.items())]
+
+    @property
+    def endpoints(self) -> dict[Address, Endpoint]:
+        """Where the nodes listen to which there is a link now."""
+        return {
+            address: peer.endpoint
+            for address, peer in self._peers.items()
+            if peer.connection is not None and peer.endpoint is not None
+        }
 
     def cut(self, address: Address) -> None:
         """Break the link to a node, if there is one; it is made again when there is something to send."""
@@ -212,6 +243,11 @@ class Links:
         self.counts["made"] += 1
         peer.take(connection)
 
+    def retire(self, connection: Connection) -> None:
+        """End a connection a little later: there is another in its place."""
+        self._strangers.add(connection)
+        asyncio.get_running_loop().call_later(OVERLAP, connection.close, "another took its place")
+
     def lost(self, connection: Connection, reason: str) -> None:
         """A connection has ended."""
         self._strangers.discard(connection)
@@ -232,7 +268,7 @@ class Links:
                 self.send(sender, EndpointReply(message.address, known.endpoint))
         elif isinstance(message, EndpointReply):
             self.introduce(message.address, message.endpoint)
-        elif not isinstance(message, LinkBeat):
+        else:
             self._on_message(message, sender)
 
     def _ask_for(self, address: Address) -> None:
@@ -265,6 +301,13 @@ class _Peer:
         """Bytes that wait to be written, and that the other side has not taken yet."""
         return self.queued + (self.connection.unwritten if self.connection is not None else 0)
 
+    @property
+    def state(self) -> LinkState:
+        """How the link to it stands."""
+        connection = self.connection
+        round_trip = None if connection is None else connection.round_trip
+        return LinkState(self.address, connection is not None, round_trip, self.unsent)
+
     def send(self, framed: bytes) -> None:
         """Have a frame written at the end of this turn of the loop, or as soon as there is a connection."""
         connection = self.connection
@@ -293,7 +336,7 @@ class _Peer:
             return
         self.links.counts["sent"] += len(self._waiting)
         self.links.counts["bytes sent"] += self.queued
-        connection.write(b"".join(self._waiting))
+        connection.write_frames(self._waiting)
         self._waiting.clear()
         self.queued = 0
 
@@ -303,7 +346,7 @@ class _Peer:
         if before is not None and before.connects != connection.connects and self._prefers(before):
             before, connection = connection, before
         if before is not None:
-            asyncio.get_running_loop().call_later(OVERLAP, before.close, "another took its place")
+            self.links.retire(before)
         self.connection = connection
         self.flush()
 
@@ -326,6 +369,8 @@ class _Peer:
                 if self.endpoint is None:
                     links._ask_for(self.address)
                     reason = "nobody knows where it is"
+                elif not links.lines.reaches(self.address):
+                    reason = "this node was cut off from it on purpose"
                 else:
                     try:
                         connection = await links._connect(self.endpoint)

@@ -1,7 +1,7 @@
 """A network of processes on this machine: started, looked at and stopped together.
 
 A directory has all of it: for each node its file (`NAME.toml`, for `distributary node`), where it listens
-(`NAME.json`) and its log (`NAME.log`), and for the network `network.json`:
+(`NAME.json`), its log (`NAME.log`) and its data (`NAME.data`), and for the network `network.json`:
 
     {"network": ..., "system": ..., "nodes": [{"name", "pid", "client", "status", "config", "log"}, ...]}
 """
@@ -14,20 +14,39 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from socket import create_connection
 from typing import Any, NamedTuple
 
 from distributary.errors import DistributaryError
+from distributary.live.broker import keeps_log
 from distributary.live.greeting import parse_endpoint
+from distributary.live.network_view import network_view
+from distributary.live.settings import NodeSettings
 
 NETWORK_FILE = "network.json"
 PATIENCE = 60.0
 """Seconds in which all nodes must have joined."""
 FAREWELL = 10.0
 """Seconds in which a node must have stopped before it is killed."""
+
+
+NodeTables = Mapping[str, Mapping[str, Any]]
+"""Tables of a node's file by their names."""
+
+
+def node_names(nodes: int) -> list[str]:
+    """What the nodes of a network are called.
+
+    >>> node_names(2)
+    ['node-1', 'node-2']
+    """
+    return [f"node-{number}" for number in range(1, nodes + 1)]
 
 
 class LocalNetwork:
@@ -43,24 +62,29 @@ class LocalNetwork:
         system: str,
         network: str = "distributary",
         settings: Mapping[str, Any] | None = None,
+        tables: Mapping[str, NodeTables] | None = None,
         say: Callable[[str], None] = lambda text: None,
     ) -> dict[str, Any]:
         """Start so many nodes, and wait until all have joined; what `network.json` holds.
 
+        In a directory with the data of a network that was stopped, the same nodes start again with it.
+        `tables` has by the names of nodes (`node_names`) further tables of their files, such as `delays`.
         DistributaryError when there is a network already, or a node stops or does not join; then all stop.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         if (self.directory / NETWORK_FILE).exists():
             raise DistributaryError(f"{self.directory} has a network: distributary network down first")
-        first, *others = names = [f"node-{number}" for number in range(1, nodes + 1)]
+        names = node_names(nodes)
         about = {"network": network, "system": system, "nodes": nodes}
-        files = _NodeFiles(self.directory, about, settings or {})
+        lasts = keeps_log(system, nodes, settings or {})
+        files = _NodeFiles(self.directory, about, settings or {}, tables or {}, lasts)
         try:
-            self._start(first, files)
-            founded = self._wait_for(first)["client"]
-            say(f"{first} founds network {network!r} at {founded}")
-            for name in others:
-                self._start(name, files, [founded])
+            if files.come_back(names):
+                say(f"network {network!r} starts again with its data")
+                for name in names:
+                    self._start(name)
+            else:
+                self._found(names, files, say)
             told = [self._wait_for(name) for name in names]
             for entry in told:
                 self._wait_until_joined(entry)
@@ -77,11 +101,36 @@ class LocalNetwork:
 
     def status(self) -> list[dict[str, Any]]:
         """What each node says of itself; of one that does not answer its name, and `"missing": true`."""
-        found = []
-        for entry in self._described()["nodes"]:
-            health = _health(entry)
-            found.append(health or {"name": entry["name"], "endpoint": entry["client"], "missing": True})
-        return found
+        nodes: list[dict[str, Any]] = self.view()["nodes"]
+        return nodes
+
+    def view(self) -> dict[str, Any]:
+        """The network as its nodes tell it (`network_view`)."""
+        described = self._described()
+        with ThreadPoolExecutor(len(described["nodes"])) as threads:
+            return network_view(described, list(threads.map(_health, described["nodes"])))
+
+    def trace(self, seconds: float) -> list[str]:
+        """What all nodes are given and want for so many seconds, in lines of a trace, in the order of time.
+
+        DistributaryError when a node does not answer.
+        """
+        entries = self._described()["nodes"]
+        with ThreadPoolExecutor(len(entries)) as threads:
+            told = threads.map(partial(_lines_of, seconds=seconds), entries)
+            return merged(line for lines in told for line in lines)
+
+    def recorded(self) -> list[str]:
+        """What nodes that record themselves have written since their start, in the order of time."""
+        entries = self._described()["nodes"]
+        files = [self.directory / f"{entry['name']}.trace" for entry in entries]
+        lines = [line for file in files if file.exists() for line in file.read_text().split("\n")[:-1]]
+        if not lines:
+            raise DistributaryError(
+                f"the nodes of {self.directory} do not record themselves: start them with --trace, or say for"
+                " how many --seconds they are to be recorded"
+            )
+        return merged(lines)
 
     def down(self) -> int:
         """Stop all nodes that run, and forget the network; how many were stopped."""
@@ -102,12 +151,22 @@ class LocalNetwork:
 
     # Inside.
 
-    def _start(self, name: str, files: _NodeFiles, contacts: Sequence[str] = ()) -> None:
+    def _found(self, names: Sequence[str], files: _NodeFiles, say: Callable[[str], None]) -> None:
+        first, *others = names
+        files.write(first, contacts=[], listen="127.0.0.1:0", status="127.0.0.1:0")
+        self._start(first)
+        founded = self._wait_for(first)["client"]
+        say(f"{first} founds network {files.about['network']!r} at {founded}")
+        for name in others:
+            files.write(name, contacts=[founded], listen="127.0.0.1:0", status="127.0.0.1:0")
+            self._start(name)
+
+    def _start(self, name: str) -> None:
         ready = self.directory / f"{name}.json"
         ready.unlink(missing_ok=True)
-        config = files.write(name, contacts=list(contacts), listen="127.0.0.1:0", status="127.0.0.1:0")
+        config = self.directory / f"{name}.toml"
         command = [sys.executable, "-m", "distributary.cli", "node", str(config), "--ready", str(ready)]
-        with open(self.directory / f"{name}.log", "wb") as log:
+        with open(self.directory / f"{name}.log", "ab") as log:
             self._started[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -172,23 +231,68 @@ def _health(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def merged(lines: Iterable[str]) -> list[str]:
+    """Lines of several traces, in the order of time; those of one node stay in theirs."""
+    return sorted(lines, key=lambda line: float(line.partition(" ")[0]))
+
+
+def _lines_of(entry: Mapping[str, Any], seconds: float) -> list[str]:
+    """What a node is given and wants for so many seconds."""
+    end = time.monotonic() + seconds
+    parts: list[bytes] = []
+    try:
+        with create_connection(parse_endpoint(entry["status"]), timeout=2) as line:
+            line.sendall(b"GET /trace HTTP/1.1\r\n\r\n")
+            while (left := end - time.monotonic()) > 0:
+                line.settimeout(left)
+                with suppress(TimeoutError):
+                    parts.append(line.recv(1 << 16))
+                    if not parts[-1]:
+                        raise DistributaryError(f"{entry['name']} has stopped telling what it does")
+    except OSError as error:
+        raise DistributaryError(f"{entry['name']} does not answer: {error}") from error
+    return b"".join(parts).partition(b"\r\n\r\n")[2].decode().split("\n")[:-1]
+
+
 class _NodeFiles(NamedTuple):
     """Writes the files of nodes. JSON's texts, numbers, truth values and lists of texts are TOML's too."""
 
     directory: Path
     about: Mapping[str, Any]
     settings: Mapping[str, Any]
+    tables: Mapping[str, NodeTables]
+    lasts: bool
+    """Whether nodes have something to keep in directories of their own."""
 
     def write(self, name: str, **more: Any) -> Path:
         """Write the file of a node."""
-        keys = {"name": name, **self.about, **more}
+        data = {"data": f"{name}.data"} if self.lasts else {}
+        keys = {"name": name, **self.about, **data, **more}
         lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
-        if self.settings:
-            lines += ["", "[settings]"]
-            lines += [f"{key} = {json.dumps(value)}" for key, value in self.settings.items()]
+        tables = {"settings": self.settings} if self.settings else {}
+        for title, table in {**tables, **self.tables.get(name, {})}.items():
+            lines += ["", f"[{title}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
         path = self.directory / f"{name}.toml"
         path.write_text("\n".join(lines) + "\n")
         return path
+
+    def come_back(self, names: Sequence[str]) -> bool:
+        """Whether there are the data and the files of these nodes; DistributaryError for those of others."""
+        there = sorted(each.stem for each in self.directory.glob("*.data"))
+        if not there or not self.lasts:
+            return False
+        for name in names:
+            path = self.directory / f"{name}.toml"
+            table = NodeSettings(path).table if path.exists() else None
+            keys = {key: getattr(table, key, None) for key in self.about}
+            if keys != dict(self.about) or table is None or table.settings != dict(self.settings):
+                there = []
+        if there != sorted(names):
+            raise DistributaryError(
+                f"{self.directory} has the data of another network: start that one again, remove it, or take"
+                " another directory"
+            )
+        return True
 
     def write_to_come_back(self, entry: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> None:
         """Write the file by which a node of a network that is up comes back: to its place, through others."""

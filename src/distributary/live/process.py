@@ -6,16 +6,22 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import IO
 
+from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.settings import NodeSettings
 from distributary.live.status import StatusServer, log_line
 
 
-async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path | None = None) -> None:
-    """Run a node until SIGTERM or Ctrl-C. As soon as it listens, `ready` gets a JSON object of where."""
+async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path | None = None) -> bool:
+    """Run a node until SIGTERM or Ctrl-C, or until its disk fails; returns whether it was told to end.
+
+    As soon as the node takes part, `ready` gets a JSON object of where it listens.
+    """
     table = settings.table
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -25,6 +31,7 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
     def note(what: str) -> None:
         say(log_line(what))
 
+    files = ExitStack()
     broker = LiveBroker(
         table.network,
         table.system,
@@ -33,11 +40,19 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
         nodes=table.nodes,
         chosen=table.settings,
         tls=settings.tls,
+        lines=settings.lines(),
+        trace=None if settings.trace is None else _TraceFile(settings.trace, note, files).write,
+        data=settings.data,
         on_notice=note,
     )
     status = StatusServer(broker)
     try:
-        endpoint = await broker.start(*settings.listen)
+        starting = loop.create_task(broker.start(*settings.listen))
+        await _first(starting, stop.wait())
+        if stop.is_set():
+            starting.cancel()
+            return True
+        endpoint = await starting
         found = "joins" if settings.contacts else "founds"
         note(f"node {table.name!r} ({broker.address}) {found} network {table.network!r} at {endpoint}")
         where = {"name": table.name, "pid": os.getpid(), "client": str(endpoint), "address": broker.address}
@@ -48,8 +63,47 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
             unfinished = ready.with_suffix(".part")
             unfinished.write_text(json.dumps(where))
             unfinished.replace(ready)
-        await stop.wait()
+        await _first(stop.wait(), broker.failure.wait())
         note("stops")
+        return not broker.failure.is_set()
     finally:
         await status.stop()
         await broker.stop()
+        files.close()
+
+
+class _TraceFile:
+    """Writes lines behind those of earlier lives of the node; a disk that is full ends that, not the node."""
+
+    def __init__(self, path: Path, note: Callable[[str], None], files: ExitStack) -> None:
+        self._path = path
+        self._note = note
+        try:
+            self._stream: IO[str] | None = path.open("a", buffering=1, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise DistributaryError(f"cannot write the trace {path}: {error.strerror}") from None
+        files.callback(self._end)
+
+    def write(self, line: str) -> None:
+        """Write a line."""
+        if self._stream is not None:
+            try:
+                self._stream.write(line + "\n")
+            except OSError as error:
+                self._end()
+                self._note(f"the trace {self._path} ends here: {error.strerror}")
+
+    def _end(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+
+
+async def _first(*awaited: Awaitable[object]) -> None:
+    """Wait until one of these is there, and for the others no more, but for tasks of their own."""
+    tasks = [asyncio.ensure_future(each) for each in awaited]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task, given in zip(tasks, awaited, strict=True):
+        if task is not given:
+            task.cancel()

@@ -6,10 +6,14 @@ of a network; with a virtual clock and a network in memory it does what the simu
 
 Rules:
 
-- One entry at a time: whoever calls waits for the effects of the call to be handed on, in order.
+- One entry at a time: whoever calls waits for the effects of the call to be handed on, in order. What a
+  client asks while it is being handed something comes after all effects of before.
 - An alarm of before a stop never rings after it.
 - A message that its node cannot bear (it raises) is told to `on_fault` and is over; what the node wanted done
   until then is done. What a client asks raises at the client.
+- What follows a `Store` waits until its disk says that the value is safe: of the same entry, and of all later
+  ones. Stores themselves go to the disk at once, so that it can write together what comes while it is busy.
+  Without a disk a store is safe at once, and gone with the process.
 - What cannot be done of what the node wants (a message that does not fit in bytes, a client that fails to
   take a delivery) is told to `on_fault`, and the rest is done all the same.
 """
@@ -18,11 +22,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from distributary.overlay.node import Address, Deliver, Effect, Message, Node, Send, Token
+from distributary.model import EventKey, SubscriptionKey
+from distributary.overlay.node import (
+    Acknowledge,
+    Address,
+    Deliver,
+    Effect,
+    Message,
+    Node,
+    Send,
+    Store,
+    Token,
+    Wake,
+)
 
 
 class AlarmClock(Protocol):
@@ -61,6 +78,13 @@ class Carrier(Protocol):
         """Have a message brought to a node."""
 
 
+class Disk(Protocol):
+    """Keeps values by name."""
+
+    def write(self, stores: Sequence[Store], then: Callable[[], None]) -> None:
+        """Write these together, after all given before, and call `then` when they are safe."""
+
+
 class Runner:
     """Runs a node.
 
@@ -85,6 +109,9 @@ class Runner:
         clock: AlarmClock,
         on_delivery: Callable[[Any], None],
         on_fault: Callable[[str, Exception], None] | None = None,
+        *,
+        disk: Disk | None = None,
+        on_acknowledgement: Callable[[EventKey | SubscriptionKey], None] | None = None,
     ) -> None:
         self.node = node
         self.faults = 0
@@ -93,6 +120,13 @@ class Runner:
         self._clock = clock
         self._on_delivery = on_delivery
         self._on_fault = on_fault
+        self._disk = disk
+        self._on_acknowledgement = on_acknowledgement
+        self._waiting: list[Effect] | None = None
+        """What waits for the last values that were given to the disk; None when all are safe."""
+        self._later: deque[list[Effect]] = deque()
+        self._busy = False
+        """Whether effects are being handed on; those that come meanwhile wait in `_later`."""
         self._life = 0
         self.runs = False
         """Whether the node is started, and not stopped since."""
@@ -100,6 +134,7 @@ class Runner:
     def start(self) -> None:
         """Start the node, or start it again with the memory it has."""
         self._life += 1
+        self._waiting = None
         self.runs = True
         self._carry_out(self.node.start(self._clock.now()))
 
@@ -141,13 +176,60 @@ class Runner:
         self._on_fault(what, error)
 
     def _carry_out(self, effects: list[Effect]) -> None:
+        self._later.append(effects)
+        if not self._busy:
+            self._do_all(())
+
+    def _do_all(self, effects: Iterable[Effect]) -> None:
+        """Do these at once, and then what has come meanwhile."""
+        self._busy = True
+        try:
+            for effect in effects:
+                self._do(effect)
+            while self._later:
+                self._hand_on(self._later.popleft())
+        finally:
+            self._busy = False
+
+    def _hand_on(self, effects: list[Effect]) -> None:
+        stores: list[Store] = []
         for effect in effects:
-            if isinstance(effect, Send):
-                self._send(effect)
-            elif isinstance(effect, Deliver):
-                self._deliver(effect)
+            if isinstance(effect, Store):
+                stores.append(effect)
+                continue
+            if stores:
+                self._store(stores)
+                stores = []
+            if self._waiting is None:
+                self._do(effect)
             else:
-                self._clock.after(effect.after, partial(self._ring, effect.token, self._life))
+                self._waiting.append(effect)
+        if stores:
+            self._store(stores)
+
+    def _store(self, stores: list[Store]) -> None:
+        """Have values written; what comes from now on waits for them."""
+        if self._disk is not None:
+            waiting = self._waiting = []
+            self._disk.write(stores, partial(self._stored, waiting, self._life))
+
+    def _stored(self, waiting: list[Effect], life: int) -> None:
+        """Values are safe: do what waited for them."""
+        if not self.runs or life != self._life:
+            return
+        if self._waiting is waiting:
+            self._waiting = None
+        self._do_all(waiting)
+
+    def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self._send(effect)
+        elif isinstance(effect, Deliver):
+            self._deliver(effect)
+        elif isinstance(effect, Wake):
+            self._clock.after(effect.after, partial(self._ring, effect.token, self._life))
+        elif isinstance(effect, Acknowledge):
+            self._acknowledge(effect)
 
     def _send(self, effect: Send) -> None:
         try:
@@ -160,6 +242,13 @@ class Runner:
             self._on_delivery(effect.item)
         except Exception as error:
             self._tell("what the client did with a delivery", error)
+
+    def _acknowledge(self, effect: Acknowledge) -> None:
+        try:
+            if self._on_acknowledgement is not None:
+                self._on_acknowledgement(effect.what)
+        except Exception as error:
+            self._tell(f"what the client did with the acknowledgement of {effect.what}", error)
 
 
 def _nothing() -> None:

@@ -6,6 +6,7 @@ Modules, in reading order:
 - `periodic`: an alarm that rings again and again.
 - `broker`: what a node that serves clients offers them.
 - `kinds`: the number of each kind of message.
+- `trace_text`, `recording`: what happens at a node as lines of text, and what they say.
 - `wire`: how many bytes a message takes.
 - `key_routing`: what layers above ask of a network that finds the owner of any key.
 - `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
-from distributary.model import Event, Subscription, SubscriptionKey
-from distributary.overlay.node import Node
+from distributary.model import Event, Offset, Subscription, SubscriptionKey
+from distributary.overlay.node import Message, Node
+
+
+class RememberedValues(NamedTuple):
+    """The values that a subscription with tolerances was last given, for one topic."""
+
+    subscription: str
+    topic: str | None
+    values: tuple[tuple[str, float], ...]
+
+
+class SessionState(NamedTuple):
+    """What a client knows of itself: with this it goes on at any broker, whatever became of the last one."""
+
+    subscriptions: tuple[Subscription, ...]
+    """All of one subscriber."""
+    offset: Offset | None = None
+    """Everything up to there has been received; None for a client that begins with what comes next."""
+    last: tuple[RememberedValues, ...] = ()
+    """What the tolerances of its subscriptions start from."""
+
+
+class LogGap(NamedTuple):
+    """Delivered in place of what a client has missed and the log no longer has."""
+
+    subscriber: str
+    after: Offset
+    through: Offset
+    """What its subscriptions wanted after the one place and up to the other is lost for it."""
 
 
 class Broker(Protocol):
     """What a node offers its clients. Deliveries leave the node as `Deliver(model.Delivery)` effects.
+
+    Where the broker `acknowledges`, what is done leaves as `Acknowledge`: an event's key once it is safe on
+    the disks of two nodes, a subscription's key once every event published from then on will reach it.
+    Elsewhere there is nothing to wait for: the network does its best with what it was given.
 
     The clients of a broker are whoever subscribed there: their deliveries leave at the same node. Ids are
     each client's own: what is asked and published is known by its key (`Subscription.key`, `Event.key`).
@@ -17,6 +50,10 @@ class Broker(Protocol):
     """
 
     node: Node
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether clients are told, by an effect of its own, when what they asked for is done."""
 
     @property
     def joined(self) -> bool:
@@ -28,8 +65,27 @@ class Broker(Protocol):
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
 
+    def resume(self, session: SessionState) -> None:
+        """Register a client's subscriptions, and deliver what it has missed since it was last connected.
+
+        In a network with a log everything after the session's offset is delivered, in order and once. In
+        others this is the same as subscribing. FilterError when the system cannot serve a subscription. What
+        the log has no longer is told by a `LogGap`, delivered in its place.
+        """
+
+    def reached(self, subscriber: str) -> Offset | None:
+        """Up to where this client has been given everything that its subscriptions here want.
+
+        Those count that were acknowledged. None while there is no such place: where there is no log, or the
+        node has not come so far. Clients are told now and then, so that one to which nothing was delivered
+        for long does not come back with a place that the log has forgotten.
+        """
+
     def publish(self, event: Event) -> None:
         """Have the event delivered once to every subscriber who asked for it, wherever they are.
 
         DocumentError when its document cannot be read: then nobody gets it.
         """
+
+    def restore(self, stored: Mapping[str, Message]) -> None:
+        """Before the start: take up what an earlier node of this address had stored, by its names."""

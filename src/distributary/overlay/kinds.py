@@ -13,7 +13,8 @@ from __future__ import annotations
 PACKAGE = "distributary."
 
 BY_MODULE: dict[str, dict[str, int]] = {
-    "model": {"Event": 1, "EventKey": 2, "Subscription": 3, "SubscriptionKey": 4},
+    "model": {"Event": 1, "EventKey": 2, "Subscription": 3, "SubscriptionKey": 4, "Offset": 297},
+    "overlay.broker": {"RememberedValues": 298, "SessionState": 299},
     "overlay.courier": {"Packet": 5, "Ack": 6},
     "overlay.ring.ring": {"PayloadStamp": 7, "RoutedPayload": 8, "SegmentCast": 9, "RoutedBundle": 274},
     "overlay.ring.segments": {"RingSegment": 10},
@@ -54,6 +55,15 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "TreeProbeReply": 43,
         "RoomNotice": 291,
         "PlaceWait": 292,
+        "EpochStart": 330,
+        "Publication": 331,
+        "PublicationReceipt": 332,
+        "LogRequest": 333,
+        "LogReply": 334,
+        "LogCopies": 335,
+        "CopyReceipt": 336,
+        "RoleRecord": 337,
+        "EventRecord": 338,
     },
     "overlay.tree.interest": {"Interest": 44},
     "systems.central": {
@@ -108,6 +118,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "AbsenceName": 92,
         "StoredEvent": 93,
         "StoredEventPlace": 288,
+        "Absence": 339,
         "StoredEventOffer": 289,
         "StoredEventRequest": 290,
     },
@@ -322,6 +333,9 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "ClientAnswer": 315,
         "ClientDelivery": 316,
         "ClientFarewell": 317,
+        "ClientResume": 318,
+        "ClientProgress": 319,
+        "ClientGap": 320,
     },
 }
 

@@ -4,7 +4,11 @@ Rules:
 
 - Whoever runs a node (the simulator, or a runner with sockets) drives it through four entries, `start`,
   `receive`, `wake` and `call`, one at a time. Each returns the effects that the node wants, in order:
-  messages to send, alarms to be woken by, items to hand to its clients. Nothing else leaves a node.
+  messages to send, alarms to be woken by, items to hand to its clients, values to keep on its disk, clients'
+  requests that are done. Nothing else leaves a node.
+- What follows a `Store` may depend on it: whoever runs the node holds back every later effect, of this entry
+  and of those after it, until the value is safe. A node that starts again with its disk is made anew and
+  given what was stored (`Broker.restore`); all else that it knew is gone.
 - A node reads the time as `now`, which is what its driver said at the last entry.
 - A node is put together from layers. A layer is a plain object that keeps the node it lives on, registers
   one handler for each of its message types and alarms, and calls `send`, `wake_after` and `deliver`.
@@ -17,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
+
+from distributary.model import EventKey, SubscriptionKey
 
 Address = int
 """Names a node in its overlay; on a ring it is the node's identifier. Where that is on a network is the
@@ -58,7 +64,20 @@ class Deliver(NamedTuple):
     item: Any
 
 
-Effect = Send | Wake | Deliver
+class Store(NamedTuple):
+    """Keep a value on this node's disk under a name; None removes what is there."""
+
+    name: str
+    value: Message | None
+
+
+class Acknowledge(NamedTuple):
+    """Tell the client who asked for it that this is done: an event is safe, or a subscription in force."""
+
+    what: EventKey | SubscriptionKey
+
+
+Effect = Send | Wake | Deliver | Store | Acknowledge
 
 _new_tuple = tuple.__new__
 """Makes an effect in half the time of calling its class, which takes keywords too."""
@@ -152,3 +171,11 @@ class Node:
     def deliver(self, item: Any) -> None:
         """Have an item handed to the clients of this node."""
         self._effects.append(_new_tuple(Deliver, (item,)))
+
+    def store(self, name: str, value: Message | None) -> None:
+        """Have a value kept on this node's disk, or removed with None; what is wanted later waits for it."""
+        self._effects.append(Store(name, value))
+
+    def acknowledge(self, what: EventKey | SubscriptionKey) -> None:
+        """Have the client who asked for it told that an event is safe, or that a subscription is in force."""
+        self._effects.append(Acknowledge(what))

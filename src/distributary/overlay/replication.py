@@ -9,8 +9,11 @@ The maintenance protocol of 001 section 5.5, made to converge:
 
 Rules:
 
-- An entry has a version: the time of the change (later than any version of it seen before) and who made it.
-  The greater wins everywhere, so the order of messages does not matter and repeating one changes nothing.
+- An entry has a version: the time of the change, later than any version that its writer has seen, and who
+  made it. The greater wins everywhere, so the order of messages does not matter and repeating one changes
+  nothing. A clock that is behind does no harm once its node has heard of others' changes.
+- Entries of a class that was named to `dated` say when something was; they are sent with their age, and each
+  node has them by its own clock.
 - A dropped entry leaves a tombstone, an item without an entry, for `TOMBSTONES` seconds; a replica that was
   out of reach for longer may bring the entry back. Clocks need not agree for that, and one that is put
   forward does not hurry it: each node counts its periods, and a tombstone is sent with its age. Handing it on
@@ -138,8 +141,14 @@ class Replication:
         self._items: dict[int, dict[Name, ReplicaItem]] = {}
         self._digests: dict[int, int] = {}
         """Of each key of `_items`, the sum of the hashes of its items (see `_digest`)."""
+        self._latest = -math.inf
+        """The greatest time of a version seen here."""
+        self._clocks: dict[type, Callable[[], float]] = {}
+        """The classes of entries with a time, and the clock that it is of."""
         self._counted = 0.0
         """The seconds that this node has been up, counted by periods."""
+        self._counted_at = 0.0
+        """When the last of them ended, by the clock here."""
         self._tombstones: dict[tuple[int, Name], float] = {}
         """When, as counted here, the items of `_items` without an entry were dropped."""
         self._owned: set[int] = set()
@@ -168,12 +177,19 @@ class Replication:
 
     def put(self, key: int, name: Name, entry: Any) -> None:
         """Set an entry of a key; to be called at the key's owner."""
-        last = self._find(key, name)
-        now = self.ring.node.now
-        time = now if last is None else max(now, math.nextafter(last.version.time, math.inf))
-        item = ReplicaItem(key, name, Version(time, self.ring.identifier), entry)
-        self._keep(item)
-        self._give(self._siblings_now(), [item])
+        self.put_all([key], name, entry)
+
+    def put_all(self, keys: Iterable[int], name: Name, entry: Any) -> None:
+        """Set the entry of that name of several keys; siblings are told by one message each."""
+        items = [self._newer(key, name, entry) for key in keys]
+        for item in items:
+            self._keep(item)
+        self._give(self._siblings_now(), items)
+
+    def _newer(self, key: int, name: Name, entry: Any) -> ReplicaItem:
+        """An entry with a version that is newer than any seen here."""
+        self._latest = max(self.ring.node.now, math.nextafter(self._latest, math.inf))
+        return ReplicaItem(key, name, Version(self._latest, self.ring.identifier), entry)
 
     def drop(self, key: int, name: Name) -> None:
         """Remove an entry of a key for good; to be called at the key's owner."""
@@ -203,6 +219,18 @@ class Replication:
         """Have this called with key, name and entry (None: gone) whenever what is hosted here changes."""
         self._handlers.append(handler)
 
+    def dated(self, kind: type, clock: Callable[[], float]) -> None:
+        """Take the field `time` of entries of this class for a time of that clock of this node."""
+        self._clocks[kind] = clock
+
+    def uptime(self) -> float:
+        """Seconds by which to tell what is older, of which none pass in a clock that is put forward.
+
+        Counted by periods while there are copies, so they stand still while the node is down.
+        """
+        now = self.ring.node.now
+        return self._counted + min(now - self._counted_at, self.period) if self.copies else now
+
     def hand_over(self) -> None:
         """Send everything hosted here to the siblings; to be called before leaving the ring."""
         self._give(self._siblings_now(), self._hosted_items())
@@ -225,6 +253,7 @@ class Replication:
         if isinstance(item.entry, Dropped):
             item = item._replace(entry=None)
         key, name, version, entry = item
+        self._latest = max(self._latest, version.time)
         items = self._items.setdefault(key, {})
         if name in items:
             if items[name].version >= version:
@@ -243,6 +272,10 @@ class Replication:
         if entry is None and not self.copies:
             self._forget(key, name)
         return True
+
+    def _receive(self, item: ReplicaItem) -> bool:
+        """Keep an item that another node sent."""
+        return self._keep(self._by_clock(item, 1.0))
 
     def _forget(self, key: int, name: Name) -> None:
         self._digests[key] -= _hash(*self._items[key].pop(name)[:3])
@@ -282,8 +315,15 @@ class Replication:
                 self._send(address, replicas)
 
     def _sent(self, items: Iterable[ReplicaItem]) -> tuple[ReplicaItem, ...]:
-        """Items as they are sent: tombstones with their age."""
-        return tuple(item if item.entry is not None else self._aged(item) for item in items)
+        """Items as they are sent: tombstones and entries with a time with their age."""
+        return tuple(self._aged(item) if item.entry is None else self._by_clock(item, -1.0) for item in items)
+
+    def _by_clock(self, item: ReplicaItem, sign: float) -> ReplicaItem:
+        """An item with the time of its entry as an age (`sign` -1), or made of its age by the clock here."""
+        clock = self._clocks.get(type(item.entry))
+        if clock is None:
+            return item
+        return item._replace(entry=item.entry._replace(time=item.entry.time + sign * clock()))
 
     def _aged(self, tombstone: ReplicaItem) -> ReplicaItem:
         # One that a handler has replaced since is new.
@@ -332,7 +372,7 @@ class Replication:
     # Messages.
 
     def _replicas(self, message: Replicas, sender: Address) -> None:
-        newer = [self._items[item.key][item.name] for item in message.items if not self._keep(item)]
+        newer = [self._items[item.key][item.name] for item in message.items if not self._receive(item)]
         told = {(item.key, item.name): item.version for item in message.items}
         self._give([sender], (item for item in newer if item.version > told[item.key, item.name]))
 
@@ -366,7 +406,8 @@ class Replication:
         self._give([sender], (item for item in found if item is not None))
 
     def _strays(self, message: StrayItems, arrival: Arrival) -> None:
-        self._give(self._siblings_now(), [item for item in message.items if self._keep(item)])
+        new = [self._find(item.key, item.name) for item in message.items if self._receive(item)]
+        self._give(self._siblings_now(), [item for item in new if item is not None])
         if not self._receipts:
             self.ring.node.wake_after(0.0, "replication receipts")
         self._receipts.setdefault(message.keeper, []).extend(Mark(*item[:3]) for item in message.items)
@@ -388,6 +429,7 @@ class Replication:
 
     def _begin(self) -> None:
         self._siblings = self._siblings_now()
+        self._counted_at = self.ring.node.now
         self._receipts.clear()  # their alarm is gone; the strays come again
         if self.copies:
             delay = self.period * (1 + staggered(self.ring.identifier))
@@ -396,6 +438,7 @@ class Replication:
     def _each_period(self, about: None) -> None:
         self.ring.node.wake_after(self.period, "replication period")
         self._counted += self.period
+        self._counted_at = self.ring.node.now
         self._bury()
         arc = self.ring.arc()
         if not self.ring.member or arc is None:

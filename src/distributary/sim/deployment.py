@@ -4,7 +4,7 @@ Rules:
 
 - Every operation is a cause of its own, for example `("publish", event.key)`, so that messages, bytes and
   hops of each operation follow from the metrics alone.
-- Clients behave like real ones. When their broker restarts without its state they subscribe again (cause
+- Clients behave like real ones. When their broker restarts they subscribe again (cause
   `("subscribe again", key)`); requests that a broker lost in a crash, or that came while it was down, are
   made again when it is up; when it leaves, or has crashed for good, they move to the next one, clockwise.
 - An event that does not say when it arrived arrives when it is published: to conditions, `now()` is the
@@ -22,8 +22,8 @@ from math import inf
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError, UnknownSubscriptionError
-from distributary.model import Delivery, Event, EventKey, Subscription, SubscriptionKey
-from distributary.overlay.broker import Broker
+from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
+from distributary.overlay.broker import Broker, LogGap, SessionState
 from distributary.overlay.node import Address
 from distributary.sim.metrics import Cost, Metrics
 from distributary.sim.population import Population
@@ -89,19 +89,30 @@ class _Client:
     at: Address
     registered: set[Address] = field(default_factory=set)
     since: float = 0.0
+    offset: Offset | None = None
+    """Up to where it has been given everything, where there is a log."""
 
 
 class _Receipts(Observer):
     """Records what the clients get."""
 
-    def __init__(self) -> None:
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
         self.all: list[ReceivedDelivery] = []
         self.by_cause: dict[object, list[tuple[float, int]]] = {}
 
     def delivered(self, delivered: DeliveredItem) -> None:
         time, address, item, cause, depth = delivered
+        if isinstance(item, LogGap):
+            return
+        if item.offset is not None:
+            self._deployment.note_offset(item.subscriber, address, item.offset)
         self.all.append(ReceivedDelivery(time, address, item, depth))
         self.by_cause.setdefault(cause, []).append((time, depth))
+
+    def acknowledged(self, now: float, address: Address, what: EventKey | SubscriptionKey) -> None:
+        if isinstance(what, SubscriptionKey):
+            self._deployment.note_registered(what, address)
 
 
 class Deployment(Population[Broker]):
@@ -124,7 +135,7 @@ class Deployment(Population[Broker]):
     ) -> None:
         super().__init__(simulator, make)
         self.metrics = Metrics(sizes=sizes)
-        self._receipts = _Receipts()
+        self._receipts = _Receipts(self)
         simulator.observe(self.metrics)
         simulator.observe(self._receipts)
         self._clients: dict[SubscriptionKey, _Client] = {}
@@ -237,19 +248,20 @@ class Deployment(Population[Broker]):
     # Lives, as clients see them.
 
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
+        remembers = keep_state and not hasattr(self.members[address], "restore")
         super().restart(address, keep_state=keep_state)
         pending = self._pending_removals.pop(address, {})
-        if keep_state:
+        if remembers:
             for client in pending.values():
                 self._withdraw(client, address)
         else:
             self._births.setdefault(address, []).append(self.simulator.now)
             self._end_stays(address)
-        for client in self._clients_of(address):
-            if not keep_state:
+        clients = self._clients_of(address)
+        if not remembers:
+            for client in clients:
                 client.registered.discard(address)
-            if address not in client.registered:
-                self._register(client, "subscribe again")
+        self._register_again(client for client in clients if address not in client.registered)
 
     def lose(self, address: Address) -> None:
         """Stop a broker for good; its clients subscribe at the next one, clockwise, when they notice."""
@@ -267,9 +279,10 @@ class Deployment(Population[Broker]):
     def _move_clients(self, address: Address) -> None:
         others = [other for other in self.up() if other != address]
         if others:
-            for client in self._clients_of(address):
+            clients = self._clients_of(address)
+            for client in clients:
                 client.at = others[bisect(others, address) % len(others)]
-                self._register(client, "subscribe again")
+            self._register_again(clients)
 
     def _end_stays(self, address: Address, key: SubscriptionKey | None = None) -> None:
         """Note that a broker no longer has a subscription, or any."""
@@ -281,6 +294,46 @@ class Deployment(Population[Broker]):
     def _clients_of(self, address: Address) -> list[_Client]:
         return [client for client in self._clients.values() if client.at == address]
 
+    def note_offset(self, subscriber: str, address: Address, offset: Offset) -> None:
+        """A client has been given everything up to there."""
+        for key in self._keys_of.get(subscriber, ()):
+            client = self._clients.get(key)
+            if client is not None and client.at == address:
+                client.offset = offset
+
+    def note_registered(self, key: SubscriptionKey, address: Address) -> None:
+        """A subscription is in force: its client has its first place in the log."""
+        client = self._clients.get(key)
+        if client is not None and client.at == address and client.offset is None:
+            client.offset = self.members[address].reached(key.subscriber)
+
+    def _register_again(self, clients: Iterable[_Client]) -> None:
+        """Register subscriptions at the brokers of their clients: those of one session together.
+
+        What of a subscriber's has the same place in the log goes on there as one session, so that an event
+        which several of them missed comes once.
+        """
+        sessions: dict[tuple[str, Offset], list[_Client]] = {}
+        for client in clients:
+            if client.offset is None:
+                self._register(client, "subscribe again")
+            else:
+                sessions.setdefault((client.subscription.subscriber, client.offset), []).append(client)
+        for (_, offset), session in sessions.items():
+            self._resume(session, offset)
+
+    def _resume(self, session: list[_Client], offset: Offset) -> None:
+        """Have the subscriptions of one subscriber, all at one broker, go on from a place in the log."""
+        at = session[0].at
+        state = SessionState(tuple(client.subscription for client in session), offset)
+
+        def action() -> None:
+            self.members[at].resume(state)
+            for client in session:
+                self._note_stay(client)
+
+        self._operate("subscribe again", session[0].subscription.key, at, action)
+
     def _register(self, client: _Client, operation: str) -> None:
         subscription, at = client.subscription, client.at
 
@@ -290,15 +343,20 @@ class Deployment(Population[Broker]):
             except DistributaryError:
                 del self._clients[subscription.key]
                 raise
-            client.registered.add(at)
-            client.since = self.simulator.now
-            self._end_stays(at, subscription.key)
-            if subscription.key not in self._stays:
-                self._stays[subscription.key] = []
-                self._keys_of.setdefault(subscription.subscriber, []).append(subscription.key)
-            self._stays[subscription.key].append(Stay(subscription, at, client.since))
+            self._note_stay(client)
 
         self._operate(operation, subscription.key, at, action)
+
+    def _note_stay(self, client: _Client) -> None:
+        """A broker has a subscription from now on."""
+        subscription, at = client.subscription, client.at
+        client.registered.add(at)
+        client.since = self.simulator.now
+        self._end_stays(at, subscription.key)
+        if subscription.key not in self._stays:
+            self._stays[subscription.key] = []
+            self._keys_of.setdefault(subscription.subscriber, []).append(subscription.key)
+        self._stays[subscription.key].append(Stay(subscription, at, client.since))
 
     def _withdraw(self, client: _Client, at: Address) -> None:
         """Tell a broker that a subscription is removed: now, or when it is up again."""

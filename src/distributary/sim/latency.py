@@ -137,7 +137,7 @@ class MatrixLatency(Latency):
         place and gives the times from there to each of them, in the same order. Times need not be the same
         both ways; the time from a place to itself may be left empty and is 0 then.
         """
-        names, rows = _read_matrix(Path(path))
+        names, rows = read_matrix(Path(path))
         return cls(names, rows, seed=seed, places=places)
 
     def delay(self, now: float, sender: Address, to: Address, message: Message) -> float:
@@ -285,7 +285,8 @@ def _require_span(seconds: float, what: str) -> None:
         raise DistributaryError(f"{what} of {seconds:g} s: it is a number of seconds, 0 or more")
 
 
-def _read_matrix(path: Path) -> tuple[list[str], list[list[float]]]:
+def read_matrix(path: Path) -> tuple[list[str], list[list[float]]]:
+    """The places of a CSV file of round-trip times, and the times in milliseconds from each to each."""
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             reader = csv.reader(stream)

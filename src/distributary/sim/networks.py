@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distributary.errors import DistributaryError
+from distributary.errors import UsageError
 from distributary.sim.latency import ConstantLatency, Latency, MatrixLatency, UniformLatency, WideAreaLatency
 from distributary.sim.underlay import Underlay
 
@@ -38,11 +38,11 @@ def latency_of(text: str, seed: int) -> Latency:
             return Underlay.transit_stub(seed=seed)
         case "links" if rest:
             return Underlay.read(rest, seed=seed)
-    raise DistributaryError(f"no latency {text!r}; there are {', '.join(NETWORKS)}")
+    raise UsageError(f"no latency {text!r}; there are {', '.join(NETWORKS)}")
 
 
 def _seconds(text: str, whole: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise DistributaryError(f"latency {whole!r}: {text!r} is no number of seconds") from None
+        raise UsageError(f"latency {whole!r}: {text!r} is no number of seconds") from None

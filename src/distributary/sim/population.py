@@ -2,8 +2,8 @@
 
 Rules:
 
-- `make(address)` makes the layers of a node: the first time, and again when it restarts without its state.
-  To find a node to join through, they call `contact`.
+- `make(address)` makes the layers of a node: the first time, and again whenever it restarts; with its disk,
+  it is given what was stored (`restore`). To find a node to join through, they call `contact`.
 - A node that leaves is told so, if its member has `leave()`, and is removed some seconds later; one that
   crashes is not told.
 - `up` lists the nodes that a client could talk to: no other node is ever asked for anything.
@@ -86,7 +86,7 @@ class Population(Generic[M]):
             self._start(address, member)
 
     def crash(self, address: Address) -> None:
-        """Stop a node at once; its memory is kept for a restart with state."""
+        """Stop a node at once: what it had stored stays on its disk, all else is gone."""
         self.simulator.crash(address)
 
     def lose(self, address: Address) -> None:
@@ -94,11 +94,18 @@ class Population(Generic[M]):
         self.crash(address)
 
     def restart(self, address: Address, *, keep_state: bool = True) -> None:
-        """Start a crashed node again, with its state or newly made."""
-        if keep_state:
+        """Start a crashed node again, made anew: with what was on its disk, or with an empty one.
+
+        A member that cannot be restored from a disk goes on with its memory, as if it had been cut off.
+        """
+        if not keep_state:
+            self.simulator.disks.wipe(address)
+        elif not hasattr(self.members[address], "restore"):
             self.simulator.restart(address)
             return
         self.members[address] = member = self._make(address)
+        if keep_state:
+            member.restore(self.simulator.disks.of(address))  # type: ignore[attr-defined]
         self.simulator.restart(address, member.node)
 
     def pause(self, address: Address) -> None:

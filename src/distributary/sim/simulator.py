@@ -28,7 +28,20 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from distributary.errors import DistributaryError
-from distributary.overlay.node import Address, Deliver, Effect, Message, Node, Send, Token
+from distributary.model import EventKey, SubscriptionKey
+from distributary.overlay.node import (
+    Acknowledge,
+    Address,
+    Deliver,
+    Effect,
+    Message,
+    Node,
+    Send,
+    Store,
+    Token,
+    Wake,
+)
+from distributary.sim.disks import Disks
 
 Cause = Hashable | None
 
@@ -89,6 +102,9 @@ class Observer:
     def delivered(self, delivered: DeliveredItem) -> None:
         """A node handed an item to its clients."""
 
+    def acknowledged(self, now: float, address: Address, what: EventKey | SubscriptionKey) -> None:
+        """A node told its client that what was asked for is done."""
+
     def happened(self, now: float, address: Address | None, what: str) -> None:
         """Something else happened: a node started, crashed or was paused, or a fault began or ended."""
 
@@ -137,10 +153,13 @@ class Simulator:
         self._ready: dict[Address, Node] = {}
         """The nodes that are neither down nor paused."""
         self._clocks: dict[Address, Clock] = {}
+        self.disks = Disks(self.random_for("disks"))
+        """What nodes have stored; it outlives them."""
         """The clocks that do not show the true time."""
         self._observers: list[Observer] = []
         self._listeners: dict[str, list[Callable[..., None]]]
-        self._listeners = {name: [] for name in ("sent", "received", "missed", "woken", "delivered")}
+        names = ("sent", "received", "missed", "woken", "delivered", "acknowledged")
+        self._listeners = {name: [] for name in names}
         """The observers' methods by name, without those that do nothing."""
         self._on_sent = self._listeners["sent"]
         for observer in observers:
@@ -187,9 +206,12 @@ class Simulator:
                 self._miss(sender, address, what)
         self._lives[address] += 1
         self.say(address, "crash")
+        lost = self.disks.crash(address)
+        if lost:
+            self.say(address, f"lost {lost} writes")
 
     def restart(self, address: Address, fresh: Node | None = None) -> None:
-        """Start a crashed node again with its state, or `fresh` in its place."""
+        """Start a crashed node again with its memory, as if it had been cut off, or `fresh` in its place."""
         if address not in self._down:
             raise DistributaryError(f"node {address} is not down, so it cannot be restarted")
         self._down.discard(address)
@@ -322,7 +344,11 @@ class Simulator:
     def _carry_out(self, address: Address, effects: list[Effect], cause: Cause, depth: int) -> None:
         now, due, order = self.now, self._due, self._order
         on_sent, delays, deeper = self._on_sent, self.network.delays, depth + 1
-        for effect in effects:
+        if address in self.disks.busy:
+            self.disks.hold(address, (effects, cause, depth))
+            return
+        left = iter(effects)
+        for effect in left:
             if isinstance(effect, Send):
                 to, message = effect
                 for sent in on_sent:
@@ -334,12 +360,32 @@ class Simulator:
                 self.delivered.append(delivered)
                 for listener in self._listeners["delivered"]:
                     listener(delivered)
-            else:
+            elif isinstance(effect, Wake):
                 after, token = effect
                 if address in self._clocks:
                     after /= self._clocks[address].rate
                 life = self._lives[address]
                 heappush(due, (now + after, next(order), ALARM, address, token, life, cause, depth))
+            elif isinstance(effect, Acknowledge):
+                for acknowledged in self._listeners["acknowledged"]:
+                    acknowledged(now, address, effect.what)
+            else:
+                self._write(address, [effect, *left], cause, depth)
+
+    def _write(self, address: Address, effects: list[Effect], cause: Cause, depth: int) -> None:
+        """Begin to write what these effects begin with; the others wait until that is on the disk."""
+        first = next(
+            (place for place, each in enumerate(effects) if not isinstance(each, Store)), len(effects)
+        )
+        life = self._lives[address]
+        took = self.disks.begin(address, [each for each in effects[:first] if isinstance(each, Store)])
+        self.disks.hold(address, (effects[first:], cause, depth))
+        self.at(self.now + took, lambda: self._written(address, life))
+
+    def _written(self, address: Address, life: int) -> None:
+        if self._lives[address] == life:
+            for waited in self.disks.end(address):
+                self._carry_out(address, *waited)
 
     def _miss(self, sender: Address, to: Address, message: Message) -> None:
         for missed in self._listeners["missed"]:

@@ -2,10 +2,8 @@
 
 Rules:
 
-- A line is written for everything an observer is told: time, what, where, and the message or item in full.
-  Times are written as Python writes floats, without rounding.
-- A text never depends on hashing, identities or the order of a set: sets are written sorted, and a value
-  without a reproducible text is an error.
+- A line is written for everything an observer is told: time, what, where, and the message or item in full,
+  as `overlay.trace_text` writes them.
 - A trace goes to a file (compressed when its name ends in `.gz`), or only into a digest.
 
 A line looks like this:
@@ -21,17 +19,17 @@ import gzip
 import hashlib
 import io
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Self, cast
 
 from distributary.errors import DistributaryError
-from distributary.model import LOCAL
 from distributary.output import opened_for_bytes
 from distributary.overlay.node import Address, Message, Token
+from distributary.overlay.trace_text import text_of
 from distributary.sim.simulator import Cause, DeliveredItem, Observer
 
 CONTEXT = 5
@@ -55,7 +53,7 @@ class Trace(Observer):
         self.lines = 0
         self._digest = hashlib.sha256()
         self._files = ExitStack()
-        self._stream = None if path is None else _open_for_writing(Path(path), self._files)
+        self._stream = None if path is None else open_trace(Path(path), self._files)
 
     def digest(self) -> str:
         """The SHA-256 of all lines so far."""
@@ -103,80 +101,10 @@ class Trace(Observer):
             self._stream.write(line)
 
 
-def text_of(value: Any) -> str:
-    """A value as text, the same in every process.
-
-    >>> text_of(frozenset({"b", "a"})), text_of(("one", 2.5, None))
-    ("frozenset({'a', 'b'})", "('one', 2.5, None)")
-    """
-    kind = type(value)
-    return (_TEXTS.get(kind) or _text_for(kind))(value)
-
-
-def _text_for(kind: type) -> Callable[[Any], str]:
-    """How values of a class are written; remembered for the next one."""
-    text: Callable[[Any], str]
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        text = _with_fields(kind, kind._fields)
-    elif is_dataclass(kind):
-        names = tuple(field.name for field in fields(kind) if LOCAL not in field.metadata)
-        text = _with_fields(kind, names)
-    elif issubclass(kind, Mapping):
-        text = _mapping_text
-    elif issubclass(kind, int | float | str | bytes) and kind.__repr__ is not object.__repr__:
-        text = repr
-    else:
-        raise DistributaryError(
-            f"a trace cannot tell a {kind.__qualname__}: its text may differ from process to process; use"
-            " numbers, texts, tuples, NamedTuples, frozen dataclasses"
-        )
-    _TEXTS[kind] = text
-    return text
-
-
-def _with_fields(kind: type, names: tuple[str, ...]) -> Callable[[Any], str]:
-    def text(value: Any) -> str:
-        inner = ", ".join([f"{name}={text_of(getattr(value, name))}" for name in names])
-        return f"{kind.__name__}({inner})"
-
-    return text
-
-
-def _tuple_text(value: tuple[Any, ...]) -> str:
-    return f"({', '.join(map(text_of, value))}{',' if len(value) == 1 else ''})"
-
-
-def _list_text(value: list[Any]) -> str:
-    return f"[{', '.join(map(text_of, value))}]"
-
-
-def _set_text(value: frozenset[Any]) -> str:
-    return f"{type(value).__name__}({{{', '.join(sorted(map(text_of, value)))}}})"
-
-
-def _mapping_text(value: Mapping[Any, Any]) -> str:
-    return f"{{{', '.join(f'{text_of(key)}: {text_of(item)}' for key, item in value.items())}}}"
-
-
 def _cause_text(cause: Cause) -> str:
     if cause is None:
         return "upkeep"
     return " ".join(map(str, cause)) if type(cause) is tuple else text_of(cause)
-
-
-_TEXTS: dict[type, Callable[[Any], str]] = {
-    type(None): repr,
-    bool: repr,
-    int: repr,
-    float: repr,
-    str: repr,
-    bytes: repr,
-    tuple: _tuple_text,
-    list: _list_text,
-    set: _set_text,
-    frozenset: _set_text,
-    dict: _mapping_text,
-}
 
 
 @dataclass(frozen=True)
@@ -204,7 +132,7 @@ class Difference:
 def compare(first: str | Path, second: str | Path, *, context: int = CONTEXT) -> Difference | None:
     """The first difference of two traces; None when they are the same."""
     before: deque[str] = deque(maxlen=context)
-    both = zip_longest(_lines(Path(first)), _lines(Path(second)))
+    both = zip_longest(read_trace(Path(first)), read_trace(Path(second)))
     for number, (one, other) in enumerate(both, start=1):
         if one != other:
             return Difference(number, tuple(before), one, other)
@@ -212,7 +140,8 @@ def compare(first: str | Path, second: str | Path, *, context: int = CONTEXT) ->
     return None
 
 
-def _lines(path: Path) -> Iterator[str]:
+def read_trace(path: Path) -> Iterator[str]:
+    """The lines of a trace; DistributaryError when it cannot be read."""
     try:
         with (
             gzip.open(path, "rt", encoding="utf-8")
@@ -225,7 +154,8 @@ def _lines(path: Path) -> Iterator[str]:
         raise DistributaryError(f"cannot read the trace {path}: {error}") from None
 
 
-def _open_for_writing(path: Path, files: ExitStack) -> IO[str]:
+def open_trace(path: Path, files: ExitStack) -> IO[str]:
+    """A file for the lines of a trace, compressed if its name says so, open as long as `files` are."""
     raw: IO[bytes] = files.enter_context(opened_for_bytes(str(path)))
     if _is_compressed(path):
         # Neither name nor time goes into the file, so that equal traces are equal files.

@@ -13,6 +13,8 @@ What systems share, in reading order:
 - `assembly`: the layers of a node together: ring, courier, upkeep, broker
 - `options`: the settings of each system that a user may choose by name
 - `table`: `SYSTEMS`, every system by name, with what it is and promises
+- `places`: where a node stands among the others
+- `membership`: a node that founds a network or joins one by itself
 
 The systems:
 

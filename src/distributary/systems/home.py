@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from distributary.filters.filter import Filter
-from distributary.model import Delivery, Event, EventKey, Subscription, SubscriptionKey
+from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node, SendMessage
-from distributary.systems.residents import Residents
+from distributary.systems.residents import Residents, ValuesByTopic
 
 REMEMBERED = 100_000
 """How many events a home remembers."""
@@ -32,7 +32,8 @@ REMEMBERED = 100_000
 class _SeenEvent:
     """The subscribers that an event was delivered to, and whether it was offered to all subscriptions."""
 
-    reached: set[str] = field(default_factory=set)
+    reached: dict[str, int] = field(default_factory=dict)
+    """By subscriber, how many events had been handed out here when it was their turn."""
     offered: bool = False
 
 
@@ -59,15 +60,17 @@ class Home:
         self._send = send or node.send
         self._residents = Residents()
         self._seen: OrderedDict[EventKey, _SeenEvent] = OrderedDict()
+        self._handed_out = 0
         if notice is not None:
             node.handle(notice, lambda message, sender: self.offer(message.event))
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: Subscription, last: ValuesByTopic | None = None) -> None:
         """Add a subscription, or replace the one with its key; FilterError when a filter cannot be parsed.
 
-        Adding an equal subscription again changes nothing: it keeps the values last delivered.
+        Adding an equal subscription again changes nothing: it keeps the values last delivered. A new one
+        begins with those given as `last`, by topic.
         """
-        self._residents.put(subscription)
+        self._residents.put(subscription, last)
 
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
@@ -88,14 +91,23 @@ class Home:
         """The parsed filters of a subscription, by kind; UnknownSubscriptionError when it is not here."""
         return self._residents[key].filters
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: Event, offset: Offset | None = None) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
         key = event.key
         seen = self._seen.get(key)
         if seen is None or not seen.offered:
             seen = self._note(key)
             seen.offered = True
-            self._hand_out(event, self._residents.firing(event), seen.reached)
+            self._hand_out(event, self._residents.firing(event), seen.reached, offset)
+
+    def give(self, event: Event, keys: Iterable[SubscriptionKey], offset: Offset) -> None:
+        """Deliver an event of a log that is read again, for these subscriptions that want it.
+
+        Their subscriber asks for it because it did not come, though it may have been delivered here.
+        """
+        again: dict[str, int] = {}
+        self._hand_out(event, keys, again, offset)
+        self._note(event.key).reached.update(again)
 
     def was_offered(self, key: EventKey) -> bool:
         """Whether an event was offered here, as far as is remembered."""
@@ -103,7 +115,14 @@ class Home:
 
     def has_reached(self, key: EventKey, subscriber: str) -> bool:
         """Whether an event was delivered to a subscriber here, as far as is remembered."""
-        return key in self._seen and subscriber in self._seen[key].reached
+        return self.place_of(key, subscriber) is not None
+
+    def place_of(self, key: EventKey, subscriber: str) -> int | None:
+        """The place of an event in the order of a subscriber's deliveries here: greater ones came later.
+
+        None when it was not delivered to them, as far as is remembered.
+        """
+        return self._seen[key].reached.get(subscriber) if key in self._seen else None
 
     def accept(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
         """Deliver the event for these subscriptions, which a rendezvous has selected.
@@ -133,13 +152,21 @@ class Home:
             self._seen.popitem(last=False)
         return seen
 
-    def _hand_out(self, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
+    def _hand_out(
+        self,
+        event: Event,
+        keys: Iterable[SubscriptionKey],
+        reached: dict[str, int],
+        offset: Offset | None = None,
+    ) -> None:
         """Deliver the event for these subscriptions, each given once, to those not reached before."""
         asked: dict[str, tuple[str, ...]] = {}
         for subscriber, name in keys:
             asked[subscriber] = (*asked[subscriber], name) if subscriber in asked else (name,)
         deliver = self.node.deliver
-        for subscriber in sorted(asked.keys() - reached if reached else asked):
+        self._handed_out += 1
+        for subscriber in sorted(asked.keys() - reached.keys() if reached else asked):
             names = asked[subscriber]
-            deliver(Delivery(event, subscriber, names if len(names) == 1 else tuple(sorted(names))))
-        reached.update(asked)
+            names = names if len(names) == 1 else tuple(sorted(names))
+            deliver(Delivery(event, subscriber, names, offset))
+            reached[subscriber] = self._handed_out

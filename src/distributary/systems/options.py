@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from distributary.errors import DistributaryError
+from distributary.errors import SettingError
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,14 @@ class SystemOption:
     about: str
     read: Callable[[Any], Any]
     """Gives the value for what a user wrote; ValueError when it makes no sense."""
+    for_faults: bool = False
+    """Whether it changes nothing where nodes are not made to bear faults."""
+    needs: str = ""
+    """Another setting without which it changes nothing."""
 
 
 def read_options(system: str, options: Sequence[SystemOption], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of what a user set; DistributaryError for a setting that the system does not have.
+    """The values of what a user set; SettingError for a setting that the system does not have.
 
     >>> read_options("ring", [SystemOption("copies", 2, "", whole)], {"copies": "3"})
     {'copies': 3}
@@ -35,11 +39,11 @@ def read_options(system: str, options: Sequence[SystemOption], given: Mapping[st
     for name, value in given.items():
         if name not in known:
             told = ", ".join(known) or "none"
-            raise DistributaryError(f"system {system!r} has no setting {name!r}; its settings are {told}")
+            raise SettingError(f"system {system!r} has no setting {name!r}; its settings are {told}")
         try:
             values[name] = known[name].read(value)
         except ValueError as error:
-            raise DistributaryError(f"setting {name} of system {system!r} {error}") from None
+            raise SettingError(f"setting {name} of system {system!r} {error}") from None
     return values
 
 
@@ -106,12 +110,24 @@ def schema(given: Any) -> Any:
 
 
 KEEPING = (
-    SystemOption("copies", 2, "nodes that keep copies of what a node keeps, where faults are borne", whole),
-    SystemOption("refresh", 10.0, "seconds after which homes register again, where faults are borne", number),
+    SystemOption(
+        "copies",
+        2,
+        "nodes that keep copies of what a node keeps, where faults are borne",
+        whole,
+        for_faults=True,
+    ),
+    SystemOption(
+        "refresh",
+        10.0,
+        "seconds after which homes register again, where faults are borne",
+        number,
+        for_faults=True,
+    ),
 )
 ATTRIBUTES = (
     KEEPING[0],
-    SystemOption("refresh", 30.0, KEEPING[1].about, number),
+    SystemOption("refresh", 30.0, KEEPING[1].about, number, for_faults=True),
     SystemOption("schema", None, "a file with the attributes: TOML or JSON (those of `ranges`)", schema),
     SystemOption("overlap", 20.0, "seconds for which two placements of an attribute are kept", number),
     SystemOption("window", 5.0, "seconds in which a new placement is gathered", number),
@@ -140,12 +156,18 @@ RULES = one_of("local", "directed", "hybrid")
 TREE = (
     SystemOption("fanout", 8, "children of a node, at most", whole),
     SystemOption("most_profiles", 64, "profiles in an interest; above that they are merged", whole),
-    SystemOption("heartbeat", 1.0, "seconds between heartbeats, where faults are borne", number),
+    SystemOption(
+        "heartbeat", 1.0, "seconds between heartbeats, where faults are borne", number, for_faults=True
+    ),
     SystemOption("goal", None, "a goal that the tree follows, in the goal language (none)", text),
-    SystemOption("rules", "hybrid", "rewrites for it: local, directed or hybrid", RULES),
-    SystemOption("unit", 3, "levels of an optimisation unit: 3, 4 or 5", whole),
-    SystemOption("period", 60.0, "seconds between optimisation periods", number),
-    SystemOption("statistics", 1.0, "seconds between its maintenance messages", number),
-    SystemOption("best_effort", False, "whether nodes choose the best parent for themselves", truth),
-    SystemOption("concurrent", False, "whether several rewrites are granted in a period", truth),
+    SystemOption("rules", "hybrid", "rewrites for it: local, directed or hybrid", RULES, needs="goal"),
+    SystemOption("unit", 3, "levels of an optimisation unit: 3, 4 or 5", whole, needs="goal"),
+    SystemOption("period", 60.0, "seconds between optimisation periods", number, needs="goal"),
+    SystemOption("statistics", 1.0, "seconds between its maintenance messages", number, needs="goal"),
+    SystemOption(
+        "best_effort", False, "whether nodes choose the best parent for themselves", truth, needs="goal"
+    ),
+    SystemOption(
+        "concurrent", False, "whether several rewrites are granted in a period", truth, needs="goal"
+    ),
 )

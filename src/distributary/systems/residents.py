@@ -2,11 +2,12 @@
 
 Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on they are
 in a `Matcher`, and what tolerances remember moves there: an event costs what it matches, however many ask.
+Subscriptions that come later with values that they were given elsewhere stay outside and cost a look each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,21 @@ if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher
 
 
+ValuesByTopic = Mapping[str | None, Mapping[str, float]]
+"""The values last delivered to a subscription, by topic and attribute."""
+
+
 class Resident:
     """A subscription with its parsed filters and the values last delivered to it, by topic."""
 
     __slots__ = ("_change", "filters", "last", "subscription")
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription, last: ValuesByTopic | None = None) -> None:
         self.subscription = subscription
         self.filters: dict[str, Filter] = parse_filters(subscription)
         change = self.filters.get("change")
         self._change = change if isinstance(change, ChangeFilter) else None
-        self.last: dict[str | None, dict[str, float]] = {}
+        self.last = {topic: dict(values) for topic, values in (last or {}).items()}
         """What is remembered here, as long as residents are few."""
 
     def passes(self, event: Event) -> bool:
@@ -64,6 +69,8 @@ class Residents:
     def __init__(self) -> None:
         self._residents: dict[SubscriptionKey, Resident] = {}
         self._crowd: _Crowd | None = None
+        self._apart: dict[SubscriptionKey, Resident] = {}
+        """Those that came with values of their own when there was a crowd."""
 
     def __len__(self) -> int:
         return len(self._residents)
@@ -79,18 +86,24 @@ class Residents:
             raise UnknownSubscriptionError(key.id, key.subscriber)
         return self._residents[key]
 
-    def put(self, subscription: Subscription) -> None:
-        """Add a subscription, or replace the one with its key; an equal one keeps what it remembers."""
+    def put(self, subscription: Subscription, last: ValuesByTopic | None = None) -> None:
+        """Add a subscription, or replace the one with its key; an equal one keeps what it remembers.
+
+        A new one begins with the values given as `last`.
+        """
         key = subscription.key
         known = self._residents.get(key)
         if known is not None and known.subscription == subscription:
             return
-        resident = Resident(subscription)
+        resident = Resident(subscription, last)
         if known is not None:
             self.remove(key)
         self._residents[key] = resident
         if self._crowd is not None:
-            self._crowd.add(subscription)
+            if resident.last:
+                self._apart[key] = resident
+            else:
+                self._crowd.add(subscription)
         elif len(self._residents) > FEW:
             self._crowd = _Crowd(self._residents)
 
@@ -98,14 +111,17 @@ class Residents:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         resident = self[key]
         del self._residents[key]
-        if self._crowd is not None:
+        if self._apart.pop(key, None) is None and self._crowd is not None:
             self._crowd.remove(key)
         return resident.subscription
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         """Those to which the event is to be delivered; its values become the last delivered ones there."""
         if self._crowd is not None:
-            return self._crowd.firing(event)
+            firing = self._crowd.firing(event)
+            if self._apart:
+                firing += [key for key, resident in self._apart.items() if resident.fires(event)]
+            return firing
         return [key for key, resident in self._residents.items() if resident.fires(event)]
 
 

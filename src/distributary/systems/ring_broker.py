@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from distributary.overlay.broker import Broker
+from distributary.model import Offset
+from distributary.overlay.broker import Broker, SessionState
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message
 from distributary.overlay.replication import Replication
@@ -31,6 +33,23 @@ class RingBroker(Broker):
     def joined(self) -> bool:
         """Whether the node is a member of the ring."""
         return self.ring.member
+
+    @property
+    def acknowledges(self) -> bool:
+        """Never: what is under way at a node that fails for good may be lost."""
+        return False
+
+    def resume(self, session: SessionState) -> None:
+        """Subscribe again: there is no log, so nothing that was missed can be given later."""
+        for subscription in session.subscriptions:
+            self.subscribe(subscription)
+
+    def reached(self, subscriber: str) -> Offset | None:
+        """None: there is no log."""
+        return None
+
+    def restore(self, stored: Mapping[str, Message]) -> None:
+        """Nothing is stored: clients subscribe again, neighbours have copies of what was registered."""
 
     def tell(self, to: Address, message: Message) -> None:
         """Send a message directly to a node, or handle it here when it is for this node."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from distributary.errors import DistributaryError
+from distributary.errors import SettingError
 from distributary.overlay.node import Address
 from distributary.overlay.ring.placement import OrderedPlacement, ScatteredPlacement
 from distributary.overlay.tree.state import TreeSettings
@@ -83,10 +83,10 @@ def system(name: str) -> System:
     >>> system("guessing")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    distributary.errors.DistributaryError: no system 'guessing'; there are attributes, attributes-ordered, ...
+    distributary.errors.SettingError: no system 'guessing'; there are attributes, attributes-ordered, ...
     """
     if name not in SYSTEMS:
-        raise DistributaryError(f"no system {name!r}; there are {', '.join(SYSTEMS)}")
+        raise SettingError(f"no system {name!r}; there are {', '.join(SYSTEMS)}")
     return SYSTEMS[name]
 
 
@@ -97,7 +97,7 @@ def on_ring(make: MakeBroker) -> Assemble:
 
 SCHEMA = AttributeSchema(
     (
-        *(NumberAttribute(f"a{number}", 0.0, 1.0, 0.01) for number in range(10)),
+        *(NumberAttribute(f"a{number}", 0.0, 1.0, 0.04) for number in range(10)),
         NumberAttribute("price", 0.0, 200.0, 0.1),
     )
 )

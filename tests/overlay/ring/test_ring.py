@@ -122,6 +122,21 @@ def test_a_message_that_goes_in_circles_is_dropped_and_counted() -> None:
     assert sum((each.dropped for each in ring.rings.values()), start=Counter()) == {"circles": 1}
 
 
+def test_payloads_that_came_together_and_cannot_be_placed_now_wait_together() -> None:
+    ring = RestingRing([1, 5, 9], 4)
+    waiting, held = ring.rings[1], []
+    waiting.carried_by(waiting.node.send, held.append)
+    waiting.member = False
+    payloads = [((number,), Hello(number)) for number in (5, 9)]
+    ring.world.call(1, lambda: waiting.multicast_all(payloads))
+    (bundle,) = held
+    assert [(each.payload, each.waits) for each in bundle.messages] == [(Hello(5), 1), (Hello(9), 1)]
+    waiting.member = True
+    ring.world.call(1, lambda: waiting.node.dispatch(bundle, 1))
+    ring.world.run(most=1000)
+    assert ring.reached() == [5, 9]
+
+
 def test_a_class_of_payloads_has_one_listener() -> None:
     ring = Ring(Node(1), Circle(4))
     ring.listen(Hello, lambda payload, arrival: None)

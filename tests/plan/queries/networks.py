@@ -17,6 +17,7 @@ from distributary.plan.queries.graph import (
     client,
 )
 from distributary.plan.queries.placement import Duties, Placement, SiteNetwork
+from distributary.plan.queries.spreading import ParentPreference, StreamSpreading
 from distributary.plan.trees.tree import Sites, random_tree
 
 KINDS = ("filter", "count", "union", "unique", "sort", "rename")
@@ -33,7 +34,13 @@ def exact_network(count: int, trees: int, random: Random) -> SiteNetwork:
         matching=random.randint(0, 3),
         duties=[exact_duties(random) for _ in range(count)] if random.random() < 0.5 else (),
         filtering=random.random() < 0.5,
+        spreading=exact_spreading(random),
     )
+
+
+def exact_spreading(random: Random) -> StreamSpreading | None:
+    """How streams spread; every third time straight to their readers."""
+    return random.choice((None, StreamSpreading(1), StreamSpreading(2, random.choice([*ParentPreference]))))
 
 
 def exact_duties(random: Random) -> Duties:

@@ -75,7 +75,7 @@ def bug(
 @bug("hope-kbpp")
 @bug("flooding", quick=True)
 def mute(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Home, "_hand_out", lambda self, event, keys, reached: None)
+    patch.setattr(Home, "_hand_out", lambda self, event, keys, reached, offset=None: None)
 
 
 @bug("state-aware-mfd", quick=True)
@@ -89,8 +89,10 @@ def unheard(patch: pytest.MonkeyPatch, deaf_to: Callable[[Home, SubscriptionKey]
     """Have homes deliver nothing for some subscriptions."""
     whole = Home._hand_out
 
-    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
-        whole(self, event, [key for key in keys if not deaf_to(self, key)], reached)
+    def hand_out(
+        self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: Any, offset: Any = None
+    ) -> None:
+        whole(self, event, [key for key in keys if not deaf_to(self, key)], reached, offset)
 
     patch.setattr(Home, "_hand_out", hand_out)
 
@@ -109,9 +111,11 @@ def postponed(patch: pytest.MonkeyPatch, *, at_once: bool) -> None:
         made(self, *args, **options)
         self.node.at_alarm("later", self.node.deliver)
 
-    def late(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
+    def late(
+        self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: Any, offset: Any = None
+    ) -> None:
         before = len(self.node._effects)
-        hand_out(self, event, keys, reached)
+        hand_out(self, event, keys, reached, offset)
         given = [effect.item for effect in self.node._effects[before:]]
         if not at_once:
             del self.node._effects[before:]
@@ -141,8 +145,8 @@ def repeated_later(patch: pytest.MonkeyPatch) -> None:
 def leaking(patch: pytest.MonkeyPatch) -> None:
     whole = Home.offer
 
-    def offer(self: Home, event: Event) -> None:
-        whole(self, event)
+    def offer(self: Home, event: Event, offset: Any = None) -> None:
+        whole(self, event, offset)
         if event.id.endswith("3"):
             for key in self.subscriptions:
                 self.node.deliver(Delivery(event, key.subscriber, (key.id,)))
@@ -155,12 +159,12 @@ def leaking(patch: pytest.MonkeyPatch) -> None:
 def unasked_amid_faults(patch: pytest.MonkeyPatch) -> None:
     whole = Home.offer
 
-    def offer(self: Home, event: Event) -> None:
+    def offer(self: Home, event: Event, offset: Any = None) -> None:
         if 20 < self.node.now < 80:
             for key in self.subscriptions:
                 self.node.deliver(Delivery(event, key.subscriber, (key.id,)))
         else:
-            whole(self, event)
+            whole(self, event, offset)
 
     patch.setattr(Home, "offer", offer)
 
@@ -177,11 +181,11 @@ def events_known_by_their_id_alone(patch: pytest.MonkeyPatch) -> None:
     whole = Home.offer
     known: dict[Home, set[str]] = {}
 
-    def offer(self: Home, event: Event) -> None:
+    def offer(self: Home, event: Event, offset: Any = None) -> None:
         ids = known.setdefault(self, set())
         if event.id not in ids:
             ids.add(event.id)
-            whole(self, event)
+            whole(self, event, offset)
 
     patch.setattr(Home, "offer", offer)
 
@@ -198,11 +202,13 @@ def subscriptions_known_by_their_id_alone(patch: pytest.MonkeyPatch) -> None:
 def one_subscription_named_of_several(patch: pytest.MonkeyPatch) -> None:
     whole = Home._hand_out
 
-    def hand_out(self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: set[str]) -> None:
+    def hand_out(
+        self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: Any, offset: Any = None
+    ) -> None:
         first: dict[str, SubscriptionKey] = {}
         for key in sorted(keys):
             first.setdefault(key.subscriber, key)
-        whole(self, event, first.values(), reached)
+        whole(self, event, first.values(), reached, offset)
 
     patch.setattr(Home, "_hand_out", hand_out)
 
@@ -210,7 +216,9 @@ def one_subscription_named_of_several(patch: pytest.MonkeyPatch) -> None:
 @bug("flooding")
 def altered_events(patch: pytest.MonkeyPatch) -> None:
     whole = Home.offer
-    patch.setattr(Home, "offer", lambda self, event: whole(self, replace(event, document=None, topic="x")))
+    patch.setattr(
+        Home, "offer", lambda self, event, offset=None: whole(self, replace(event, document=None, topic="x"))
+    )
 
 
 # Filters: what all systems share, and the oracle does not.

@@ -18,7 +18,7 @@ from distributary.model import Event, Subscription
 from distributary.sim.faults import Injection
 from distributary.sim.oracle import ClientSubscription, Oracle
 from distributary.sim.scenario import BrokenPromiseError
-from distributary.sim.trials.clients import TrialData, made_up
+from distributary.sim.trials.clients import TrialData, made_up, subscriptions_of
 from distributary.sim.trials.run import LEAST
 from distributary.sim.trials.trial import Trial, TrialOutcome, run_trial
 from distributary.systems import flooding
@@ -110,7 +110,7 @@ def test_the_command_of_a_trial_runs_that_trial(monkeypatch: pytest.MonkeyPatch)
     trials = [
         Trial("flooding"),
         Trial("ring", "random", nodes=9, seed=5, subscriptions=7, events=3, gap=2.5, least=1),
-        Trial("tree", "partition", gone=2, at_once=3, side=4, strength=1.5),
+        Trial("tree", "everything", gone=2, at_once=3, side=4, strength=1.5),
         Trial("central", "loss", workload="topics", latency="uniform:0.1-0.2", robust=True),
     ]
     for trial in trials:
@@ -139,7 +139,7 @@ def test_several_seeds_are_run_one_after_another(capsys: pytest.CaptureFixture[s
     command = ["sim", "run", "calm", "--system", "ring", "--nodes", "5", "--events", "10"]
     assert main([*command, "--seeds", "3"]) == 0
     assert "3 of 3 seeds went well" in capsys.readouterr().err
-    assert main([*command, "--seeds", "3", "--trace", "x"]) == 1
+    assert main([*command, "--seeds", "3", "--trace", "x"]) == 2
     assert "--trace is for one seed" in capsys.readouterr().err
 
 
@@ -159,14 +159,77 @@ def test_what_there_is_can_be_listed(capsys: pytest.CaptureFixture[str]) -> None
         (["calm", "--system", "ring", "--gap", "0.2"], "too few to reach everybody"),
         (["calm", "--system", "ring", "--latency", "slow"], "no latency 'slow'"),
         (["calm", "--system", "ring", "--latency", "uniform:a-b"], "'a' is no number"),
-        (["calm", "--system", "ring", "--latency", "matrix:none.csv"], "cannot read none.csv"),
+        (["calm", "--system", "tree", "--set", "colour=3"], "has no setting 'colour'"),
+        (["calm", "--system", "tree", "--set", "fanout=many"], "takes a whole number"),
+        (["calm", "--system", "ring", "--trace", "x", "--seeds", "2"], "--trace is for one seed"),
     ],
 )
 def test_wrong_arguments_are_told(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["sim", "run", *arguments]) == 1
+    assert main(["sim", "run", *arguments]) == 2
     assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["ring", "--latency", "matrix:none.csv"], "cannot read none.csv"),
+        (["attributes", "--schema", "none.toml"], "none.toml: cannot be read"),
+        (["tree", "--settings", "none.toml"], "none.toml"),
+        (["tree", "--events-file", "none.jsonl"], "none.jsonl"),
+    ],
+)
+def test_a_file_that_is_not_there_is_no_wrong_argument(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", "run", "calm", "--system", *arguments]) == 1
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("run calm --system tree --side 3", "--side changes nothing: scenario 'calm' has no partitions"),
+        (
+            "run pause --system tree --strength 2",
+            "--strength changes nothing: scenario 'pause' has no faults",
+        ),
+        ("run loss --system tree --at-once 2", "--at-once changes nothing: scenario 'loss' has no faults of"),
+        (
+            "run calm --system central --set copies=3",
+            "setting copies changes nothing in a calm run: add --rob",
+        ),
+        ("run loss --system tree --set period=9", "setting period changes nothing without a setting goal"),
+        ("queries --told whole", "--told changes nothing: there is no --goal"),
+        ("queries --period 5", "--period changes nothing: there is no --goal"),
+        (
+            "queries q.toml --feeds 3 --queries 4",
+            "--feeds changes nothing: the queries are those of the file",
+        ),
+        (
+            "queries q.toml --events e.jsonl --count 9",
+            "--count changes nothing: the events are those of the f",
+        ),
+    ],
+)
+def test_what_would_change_nothing_is_refused(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", *arguments.split()]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_workload_beside_files_of_both_is_refused_and_beside_one_it_makes_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = own_files(tmp_path)
+    subscriptions = ["--subscriptions-file", files["subscriptions"], "--workload", "market"]
+    command = ["sim", "run", "calm", "--system", "tree", "--nodes", "4", *subscriptions]
+    assert main([*command, "--events-file", files["events"]]) == 2
+    assert "--workload changes nothing: subscriptions and events are both read" in capsys.readouterr().err
+    main([*command, "--least", "0"])
+    assert "changes nothing" not in capsys.readouterr().err
 
 
 def test_the_command_shows_no_more_problems_than_can_be_read(
@@ -256,11 +319,22 @@ def test_seeds_that_fail_are_in_the_json_with_their_problems_and_commands(
 
 
 def test_a_seed_that_ends_with_an_error_has_it_in_the_json(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["sim", "run", "calm", "--system", "ring", "--nodes", "5", "--latency", "none", "--json"]
+    command = [
+        "sim",
+        "run",
+        "calm",
+        "--system",
+        "ring",
+        "--nodes",
+        "5",
+        "--latency",
+        "matrix:no.csv",
+        "--json",
+    ]
     assert main(command) == 1
     [failed] = json.loads(capsys.readouterr().out)["failed"]
     [problem] = failed["problems"]
-    assert problem.startswith("no latency 'none'; there are constant")
+    assert problem.startswith("cannot read no.csv")
 
 
 def test_a_trial_tells_why_subscriptions_were_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -351,6 +425,24 @@ def test_malformed_records_stop_the_trial(tmp_path: Path, capsys: pytest.Capture
         assert complaint in capsys.readouterr().err
 
 
+def test_a_tolerance_in_csv_is_a_json_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "subscriptions.csv"
+    head = "id,subscriber,topic,change\n"
+    file.write_text(head + 's1,ann,A,"{""price"": 0.05, ""size"": 2}"\ns2,ann,A,\n')
+    first, second = subscriptions_of(str(file))
+    assert (first.change, second.change) == ({"price": 0.05, "size": 2.0}, None)
+    command = ["sim", "run", "calm", "--system", "tree", "--subscriptions-file", str(file)]
+    for text, complaint in (
+        ("price=0.05", "row 1: change: "),
+        ('"{""price"": ""low""}"', "change: the tolerance of 'price'"),
+        ('"{""price"": -1}"', "change"),
+        ('"{""price"": 1, ""price"": 2}"', "given twice"),
+    ):
+        file.write_text(head + f's1,ann,A,"{{""price"": 0.05}}"\ns2,ann,A,{text}\n')
+        assert main(command) == 1
+        assert complaint in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_setting_of_a_system_can_be_given_as_its_default(name: str) -> None:
     options = SYSTEMS[name].options
@@ -389,11 +481,11 @@ def test_unknown_settings_are_refused_with_the_known_ones(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["sim", "run", "calm", "--system", "central", "--nodes", "8"]
-    assert main([*command, "--set", "copys=3"]) == 1
+    assert main([*command, "--set", "copys=3"]) == 2
     assert "no setting 'copys'; its settings are copies, refresh" in capsys.readouterr().err
     file = tmp_path / "settings.toml"
     file.write_text("copies = 3\nrefresh = -1\n")
-    assert main([*command, "--settings", str(file)]) == 1
+    assert main([*command, "--settings", str(file), "--robust"]) == 2
     assert "setting refresh of system 'central' takes a number above 0, not -1" in capsys.readouterr().err
     assert main([*command, "--settings", str(file), "--set", "refresh=20", "--robust"]) == 0
     assert main(["sim", "list", "--settings"]) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from distributary.model import Event, Subscription
-from distributary.overlay.ring.placement import ArcPlacement
+from distributary.overlay.ring.placement import ArcPlacement, ScatteredPlacement
 from distributary.sim.deployment import Deployment
 from distributary.sim.latency import UniformLatency
 from distributary.sim.simulator import Simulator
@@ -114,6 +114,18 @@ def test_what_nobody_files_again_is_forgotten() -> None:
     world.simulator.crash(200)
     world.run(60)
     assert not {address: count for address, count in world.stored_at().items() if address != 200}
+
+
+def test_where_faults_are_borne_what_goes_the_same_way_is_filed_by_one_message() -> None:
+    sent = []
+    for couriers in (False, True):
+        world = World([100, 200, 300, 400], SCHEMA, bits=9, placement=ScatteredPlacement, couriers=couriers)
+        world.subscribe(Subscription("s", "ann", where="a between 0 and 9"), at=200)
+        world.run(20)
+        assert sum(world.stored_at().values()) >= 2
+        sent.append(world.metrics.by_kind()["RoutedPayload"].messages)
+    each, together = sent
+    assert together <= 4 < each
 
 
 def test_a_robust_node_is_made_of_the_same_broker() -> None:

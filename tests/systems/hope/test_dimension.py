@@ -13,6 +13,7 @@ from distributary.model import Event, Subscription
 from distributary.overlay.node import Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
+from distributary.sim.deployment import Deployment
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.dimension import STEP, estimated_bits
@@ -76,14 +77,34 @@ def test_the_dimension_comes_to_fit_and_every_event_is_delivered_on_the_way(
     (final,) = settlements
     assert len(final.registering) == 1
     assert 4 <= brokers(deployment)[0].agreement.dimension <= 6
-    cubes = brokers(deployment)[0].cubes
-    ranks = {
-        cubes.place(position).rank
-        for broker in brokers(deployment)
-        for position in broker.replication.hosted()
-        if any(isinstance(name, RegistrationName) for name in broker.replication.contents(position))
-    }
-    assert ranks == {final.publishing}, "nothing is left in the old cubes"
+    assert registered_in(deployment).keys() == {final.publishing}, "nothing is left in the old cubes"
+
+
+def registered_in(deployment: Deployment) -> dict[int, set[str]]:
+    """By rank, the cubes in which there are registrations, and of which subscriptions."""
+    found: dict[int, set[str]] = {}
+    for broker in brokers(deployment):
+        for position in broker.replication.hosted():
+            for name in broker.replication.contents(position):
+                if isinstance(name, RegistrationName):
+                    found.setdefault(broker.cubes.place(position).rank, set()).add(name.subscription.id)
+    return found
+
+
+@pytest.mark.parametrize(("step", "ranks"), [(1, (0, 1)), (3, (1,))])
+def test_a_home_follows_a_change_of_cubes_at_once_and_not_with_its_next_refresh(
+    step: int, ranks: tuple[int, ...]
+) -> None:
+    nodes = range(0, 1 << 10, 64)
+    deployment = settled(KINDS[1], nodes, 10, Addressing(1, 64), dimensions=(1, 4), refresh=5.0, copies=1)
+    for node in nodes:
+        deployment.subscribe(Subscription(f"s{node}", "ann", path=f"/a/b{node}"), at=node)
+    world = deployment.simulator
+    while any(broker.agreement.settled.number < step for broker in brokers(deployment)):
+        assert world.now < 200
+        world.run(until=world.now + 0.2)
+    world.run(until=world.now + 1.0)
+    assert registered_in(deployment) == {rank: {f"s{node}" for node in nodes} for rank in ranks}
 
 
 def test_a_newcomer_learns_what_is_settled() -> None:

@@ -17,9 +17,17 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.hypercube import CubeVertex
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
+from distributary.systems.hope.documents import without_document
+from distributary.systems.hope.history import EventHistory
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.hope.kbsp import Kbsp
-from distributary.systems.hope.messages import RegistrationName, XmlPublication
+from distributary.systems.hope.messages import (
+    DirectMessage,
+    EventNotice,
+    FilterRegistration,
+    RegistrationName,
+    XmlPublication,
+)
 from distributary.workloads.xml_folder import XmlFolder
 from systems.hope.world import (
     KINDS,
@@ -273,6 +281,80 @@ def test_of_stored_events_only_those_that_the_subscriber_lacks_are_sent(kind: ty
     assert found == ["e2", "e3", "e4", "e5", "e6", "e7", "e0", "e1"]
     assert 2 * len(document) < deployment.metrics.total().bytes - before < 3 * len(document)
     assert deployment.metrics.by_kind()["EventRecallReply"].messages == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_home_that_was_cut_off_gets_what_came_meanwhile(
+    kind: type[HopeBroker],
+) -> None:
+    deployment = settled(kind, range(16), 4, Addressing(4, 64), history=10)
+    deployment.publish(Event("early", document="<a/>"), at=0)
+    deployment.simulator.run(until=20)
+    deployment.subscribe(Subscription("s", "ann", path="/a"), at=9)
+    deployment.simulator.run(until=30)
+    deployment.crash(9)
+    deployment.publish(Event("missed", document="<a/>"), at=0)
+    deployment.simulator.run(until=40)
+    deployment.simulator.restart(9)  # with its memory
+    deployment.simulator.run()
+    assert [delivery.event.id for _, _, delivery, _ in deployment.deliveries] == ["missed"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_comes_back_gets_what_came_at_once_after_it_left_and_its_absence_is_told_once(
+    kind: type[HopeBroker],
+) -> None:
+    deployment = settled(kind, range(3, 64, 4), 8, Addressing(4, 64), history=10, facets=2)
+    subscription = Subscription("s", "ann", path="/a")
+    deployment.subscribe(subscription, at=7)
+    deployment.simulator.run(until=30)
+    deployment.unsubscribe(subscription.key)
+    deployment.publish(Event("missed", document="<a/>"), at=7)
+    deployment.simulator.run(until=60)
+    deployment.subscribe(subscription, at=11)
+    deployment.simulator.run()
+    assert [delivery.event.id for _, _, delivery, _ in deployment.deliveries] == ["missed"]
+    assert deployment.metrics.by_kind()["AbsenceReply"].messages == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_registration_that_is_repeated_asks_for_no_absence(
+    kind: type[HopeBroker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = settled(kind, range(16), 4, Addressing(4, 64), history=10)
+    came: list[RegistrationName] = []
+    monkeypatch.setattr(EventHistory, "comes", lambda history, registration: came.append(registration))
+    broker = cast(HopeBroker, deployment.members[9])
+    for _ in range(2):
+        deployment.simulator.call(9, lambda: broker.subscribe(Subscription("s", "ann", path="/a")))
+        deployment.simulator.run()
+    assert came == [RegistrationName(SubscriptionKey("ann", "s"), 9)]
+
+
+@pytest.mark.parametrize("returned", [False, True], ids=["another owns it", "no answer"])
+def test_a_node_that_is_wrongly_taken_for_a_host_is_forgotten_as_such(returned: bool) -> None:
+    deployment = settled(Kbsp, range(16), 4, Addressing(4, 64))
+    sender, key = cast(HopeBroker, deployment.members[0]), SubscriptionKey("ann", "s")
+    sender._hosts[5] = 3
+    message = FilterRegistration(key, 0, 1)
+    if returned:
+        deployment.simulator.call(0, lambda: sender.node.dispatch(DirectMessage((5,), message), 0))
+    else:
+        deployment.simulator.call(0, lambda: sender.send_to_host(3, (5,), message))
+    deployment.simulator.run()
+    assert deployment.members[5].replication.contents(5) == {RegistrationName(key, 0): 1}
+    assert sender._hosts.get(5) != 3
+
+
+def test_a_holder_that_has_a_document_no_more_is_not_waited_for() -> None:
+    deployment = settled(Kbsp, range(16), 4, Addressing(4, 64))
+    deployment.subscribe(Subscription("s", "ann", path="/a"), at=9)
+    event = Event("e", document="<a/>")
+    deployment.members[5].documents.hold(event)
+    notice = EventNotice(without_document(event), (3, 5))
+    deployment.simulator.call(9, lambda: deployment.members[9].node.dispatch(notice, 1))
+    deployment.simulator.run()
+    assert [delivery.event for _, _, delivery, _ in deployment.deliveries] == [event]
 
 
 def test_facets_spread_the_events_of_one_key_over_several_nodes() -> None:

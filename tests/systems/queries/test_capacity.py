@@ -6,12 +6,15 @@ import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder
 from distributary.overlay.node import Address
+from distributary.plan.goal import Place
 from distributary.plan.queries.goals import parse_query_goal
+from distributary.plan.trees.metrics import measured
 from distributary.sim.faults import Duplication, Injection, Loss
+from distributary.sim.latency import BandwidthLatency
 from distributary.sim.processor import SimulatedProcessor
 from distributary.systems.queries.settings import QueryOptimiserSettings
 from systems.queries.test_optimiser import FAR, SOURCES, Told, finish, queries, steady, ways_of_telling
-from systems.queries.worlds import World, expect_equal
+from systems.queries.worlds import LineLatency, World, expect_equal
 
 ROOMY = "minimise aggregate(SUM, incoming rate, BROKERS)"
 BOUNDED = f"{ROOMY}\nsubject to node load <= capacity"
@@ -53,6 +56,50 @@ def test_nothing_moves_to_a_node_that_has_no_room(told: Told) -> None:
     world, hosted = hosts_over_time(BOUNDED, told)
     assert not SLOW & hosted
     assert sum(broker.reconfiguration.moves for broker in world.brokers) > 0
+
+
+CHEAP = 4
+"""The node that all operators go to, if they may."""
+RENT = "minimise aggregate(SUM, rent * operators, BROKERS)"
+WIDE = "subject to aggregate(MIN, bandwidth, UPSTREAM OPERATORS) >= 30 * input rate"
+
+
+def at_cheap(goal: str, line: float) -> set[str]:
+    """The operators that end up at the cheapest node, whose line carries so many bytes a second.
+
+    They may all go there before anything flows, and have to leave when more flows than there is room for.
+    """
+    own = {"rent": measured("rent", Place.NODE)}
+    settings = QueryOptimiserSettings(
+        parse_query_goal(goal, own),
+        period=8.0,
+        window=1.0,
+        node_gauges={"rent": lambda node: 1.0 if node == CHEAP else 9.0},
+    )
+    network = BandwidthLatency(LineLatency(3, jitter=0.0), {CHEAP: line})
+    world = World(6, 3, network=network, optimising=settings)
+    world.run(240)  # bandwidths are measured
+    catalogue = queries(2)
+    world.register(catalogue, {"trades": 1, "quotes": 2, "q0": 5, "q1": 6})
+    fed = steady(world, 60)
+    found = {name for name, at in world.operators() if at == CHEAP}
+    finish(world)
+    expect_equal(world, catalogue, fed)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("goal", "line", "stays"),
+    [(RENT, 4_000.0, True), (f"{RENT}\n{WIDE}", 4_000.0, False), (f"{RENT}\n{WIDE}", 1_000_000.0, True)],
+    ids=["no limit", "narrow", "wide"],
+)
+def test_nothing_stays_behind_a_link_that_was_measured_to_be_too_narrow(
+    goal: str, line: float, stays: bool
+) -> None:
+    """The unions read everything; filters, which are sent what passes them, find room on either line."""
+    found = at_cheap(goal, line)
+    assert ("q0.both" in found) == stays
+    assert "q0.large" in found
 
 
 def overloaded(told: Told, faults: bool) -> dict[str, Address]:

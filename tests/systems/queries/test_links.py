@@ -9,6 +9,7 @@ import pytest
 from distributary.flow import Source
 from distributary.overlay.node import Address, Effect, Message, Node, Send
 from distributary.plan.queries.goals import LATENCY, parse_query_goal
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.sim.faults import Duplication, Injection, Loss, Pause
 from distributary.sim.latency import BandwidthLatency
 from distributary.systems.queries.connections import Connections
@@ -17,7 +18,7 @@ from distributary.systems.queries.links import LinkTable
 from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.settings import QueryOptimiserSettings
-from distributary.systems.queries.source_trees import ParentChoice, ParentPreference, SourceTree
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from systems.queries.worlds import REGISTRY, LineLatency, World, row_of_nodes
 
 

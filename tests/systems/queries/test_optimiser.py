@@ -10,11 +10,14 @@ import pytest
 
 from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.node import Address, Node, Wake
+from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.optimiser import climb
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, PARTITION, REPLICATION, QueryRule
+from distributary.plan.queries.spreading import ParentPreference, StreamSpreading
+from distributary.systems.queries import optimiser
 from distributary.systems.queries.optimiser import OPTIMISATION, STATISTICS, NeighbourhoodOptimiser
 from distributary.systems.queries.proposals import ChangeOrder, ChangeProposal, ProposalSelection
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
@@ -75,9 +78,8 @@ def believed(world: World) -> RateEstimates:
     found = RateEstimates(1.0)
     for broker in world.brokers:
         assert broker.optimiser is not None
-        optimiser = broker.optimiser
-        local = isinstance(optimiser, NeighbourhoodOptimiser)
-        known = optimiser.model.estimates if local else optimiser.estimates
+        own = broker.optimiser
+        known = own.model.estimates if isinstance(own, NeighbourhoodOptimiser) else own.estimates
         found.sources.update(known.sources)
         found.operators.update(known.operators)
     return found
@@ -95,6 +97,23 @@ def placed(world: World) -> tuple[PlanningSnapshot, Placement]:
 
 Told = Literal["neighbourhood", "whole"]
 ways_of_telling = pytest.mark.parametrize("told", ["neighbourhood", "whole"])
+
+
+def test_a_snapshot_is_weighed_with_streams_that_spread_by_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[StreamSpreading | None] = []
+
+    class Noting(PlacementEstimate):
+        def __init__(self, goal: Goal, placement: Placement) -> None:
+            seen.append(placement.network.spreading)
+            super().__init__(goal, placement)
+
+    monkeypatch.setattr(optimiser, "PlacementEstimate", Noting)
+    world = World(
+        6, 3, fanout=1, optimising=QueryOptimiserSettings(LATENCY, period=8.0, window=1.0, told="whole")
+    )
+    world.register(queries(2), FAR)
+    steady(world, 20)
+    assert set(seen) == {StreamSpreading(1, ParentPreference.SHORTEST_PATH)}
 
 
 @ways_of_telling

@@ -10,6 +10,7 @@ from distributary.flow import Catalogue, Item, QueryBuilder, Source
 from distributary.overlay.courier import Packet
 from distributary.overlay.node import Address, Message, Node, Send
 from distributary.plan.queries.goals import LATENCY, parse_query_goal
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.sim.faults import Crash, Duplication, Injection, Loss, Pause, Reordering
 from distributary.sim.simulator import Observer
 from distributary.systems.queries.connections import Connections
@@ -28,7 +29,7 @@ from distributary.systems.queries.messages import (
 )
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
-from distributary.systems.queries.source_trees import ParentChoice, ParentPreference, SourceTree
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from distributary.systems.queries.stream_trees import StreamParent, StreamTrees, StreamTreeSettings
 from distributary.systems.queries.tree_rules import best_change, restructure, tree_cost
 from systems.queries.test_links import registry_of

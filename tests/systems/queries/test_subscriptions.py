@@ -1,4 +1,4 @@
-"""Subscriptions to streams of queries: replaced, made again, withdrawn and made at once."""
+"""Subscriptions to streams of queries: replaced, made again, withdrawn, and several of one subscriber."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from functools import partial
 import pytest
 
 from distributary.errors import DistributaryError
-from distributary.flow import Catalogue
+from distributary.filters.where.filter import WhereFilter
+from distributary.flow import Catalogue, interpret
 from distributary.model import Delivery, Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
 from distributary.systems.queries.broker import FlowBroker
-from systems.queries.test_network import TRADES, busy
+from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.worlds import World
 
 ANN = SubscriptionKey("ann", "s1")
+
+
+def told(deliveries: list[Delivery]) -> list[tuple[str, str, str, tuple[str, ...]]]:
+    """Whom deliveries are for, of which stream and item, and the subscriptions that they name."""
+    found = [
+        (each.subscriber, str(each.event.topic), each.event.id, each.subscriptions) for each in deliveries
+    ]
+    return sorted(found)
 
 
 class Scene:
@@ -28,22 +37,28 @@ class Scene:
         self.published = 0
 
     def subscribe(self, topic: str, at: Address = 4) -> None:
-        asked = Subscription("s1", "ann", topic=topic)
-        self.world.simulator.call(at, partial(self.world.broker(at).subscribe, asked))
+        self.ask(Subscription("s1", "ann", topic=topic), at=at)
+
+    def ask(self, *asked: Subscription, at: Address = 4) -> None:
+        for one in asked:
+            self.world.simulator.call(at, partial(self.world.broker(at).subscribe, one))
 
     def unsubscribe(self, at: Address = 4) -> None:
         self.world.simulator.call(at, partial(self.world.broker(at).unsubscribe, ANN))
 
     def publish(self) -> list[tuple[str, str]]:
         """Publish trades of sizes 1 and 8; the topics and ids of what the subscriber gets of them."""
+        return sorted((str(each.event.topic), each.event.id) for each in self.deliveries())
+
+    def deliveries(self) -> list[Delivery]:
+        """Publish trades of sizes 1 and 8; what is delivered of them."""
         before = len(self.world.deliveries())
         for size in (1, 8):
             self.published += 1
             trade = {"symbol": "a", "size": size, "at": self.published}
             self.world.publish("trades", Event(f"t{self.published}", "trades", trade))
         self.world.run(5)
-        found = self.world.deliveries()[before:]
-        return sorted((str(each.event.topic), each.event.id) for each in found)
+        return self.world.deliveries()[before:]
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.05, 5.0])
@@ -96,3 +111,79 @@ def test_filters_that_items_have_nothing_for_are_refused(more: dict[str, object]
     broker = FlowBroker(Node(1), registry=1)
     with pytest.raises(DistributaryError, match="topic and where only"):
         broker.subscribe(Subscription("s1", "ann", topic="busy", **more))  # type: ignore[arg-type]
+
+
+def test_an_item_is_delivered_once_however_many_subscriptions_of_a_subscriber_want_it() -> None:
+    scene = Scene()
+    wanted = [
+        Subscription("s1", "ann", topic="busy/large"),
+        Subscription("s2", "ann", topic="busy", where="size > 5"),
+        Subscription("s3", "ann", where="size < 5"),
+        Subscription("s4", "ann", topic="busy", where="topic = 'busy/large' and id <> 't1'"),
+    ]
+    scene.ask(*wanted, Subscription("s1", "bob", topic="busy/large"))
+    scene.world.run(5)
+    assert told(scene.deliveries()) == [
+        ("ann", "busy/large", "t2", ("s1", "s2", "s4")),
+        ("bob", "busy/large", "t2", ("s1",)),
+    ]
+    scene.unsubscribe()
+    scene.world.run(5)
+    assert told(scene.deliveries())[0] == ("ann", "busy/large", "t4", ("s2", "s4"))
+
+
+def test_streams_of_two_names_are_two_streams_though_one_operator_computes_both() -> None:
+    scene = Scene()
+    queries = [busy().query(), busy("other", 2).query(), busy("same").query()]
+    scene.world.register_queries(Catalogue([TRADES], queries[2:]), at={"same": 2})
+    assert "same.large" not in dict(scene.world.operators())
+    scene.ask(Subscription("s1", "ann", where="size > 7"), Subscription("s2", "ann", topic="same"))
+    scene.world.run(5)
+    assert told(scene.deliveries()) == [
+        ("ann", "busy/large", "t2", ("s1",)),
+        ("ann", "other/large", "t2", ("s1",)),
+        ("ann", "same/large", "t2", ("s1", "s2")),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_delivery_names_all_subscriptions_while_operators_move_and_are_divided(seed: int) -> None:
+    """Among them one that begins in the midst of it: it is named for what is published once it is granted."""
+    world = World(5, seed)
+    catalogue, items = Catalogue([TRADES], [busy(least=2).query()]), trades(80)
+    world.register(catalogue, at={"trades": 1, "busy": 2})
+    wanted = {
+        "all": Subscription("all", "ann", topic="busy/large"),
+        "large": Subscription("large", "ann", topic="busy", where="size >= 5"),
+        "a": Subscription("a", "ann", topic="busy/*", where="symbol = 'a'"),
+    }
+    late = Subscription("late", "ann", topic="busy/large", where="size <> 3")
+    broker = world.broker(4)
+    for one in wanted.values():
+        world.simulator.call(4, partial(broker.subscribe, one))
+    world.run(5)
+    for number, item in enumerate(items["trades"]):
+        if number in (30, 40):
+            world.run(10)
+        if number == 30:
+            world.simulator.call(4, partial(broker.subscribe, late))
+        world.feed("trades", item)
+        world.change()
+        world.run(world.random.choice([0.0, 0.01, 0.05, 0.3]))
+    world.end("trades")
+    world.run(400)
+    assert world.disorder() == []
+    found = {each.event.id: each for each in world.deliveries() if each.event.topic == "busy/large"}
+    assert len(found) == len([each for each in world.deliveries() if each.event.topic == "busy/large"])
+    expected = interpret(catalogue, items).streams["busy.large"]
+    assert found.keys() == {item.id for item in expected}
+    for item in expected:
+        event, named = found[item.id].event, set(found[item.id].subscriptions)
+        asked = {name for name, one in wanted.items() if one.where is None or holds(one.where, event)}
+        assert named - {"late"} == asked, item
+        if not 30 <= item.time < 40:
+            assert ("late" in named) == (item.time >= 40 and holds("size <> 3", event)), item
+
+
+def holds(condition: str, event: Event) -> bool:
+    return WhereFilter.parse(condition).matches(event)

@@ -56,6 +56,7 @@ def state_of(broker: FlowBroker, sources: set[str]) -> dict[str, Any]:
     manager, changes = broker.checkpoints, broker.reconfiguration
     known: dict[str, Any] = {
         "hosted": set(broker.engine.hosted),
+        "subscriptions": {key: set(readers) for key, readers in broker.subscriptions._sharing.items()},
         "published": {
             name: (dict(one.acknowledged), len(one.kept)) for name, one in router.publications.items()
         },

@@ -11,6 +11,7 @@ from random import Random
 from distributary.flow import Catalogue, Item, RejectedItem, interpret
 from distributary.model import Delivery, Event
 from distributary.overlay.node import Address, Message, Node
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.sim.latency import Latency
 from distributary.sim.metrics import Metrics
 from distributary.sim.population import Population
@@ -27,7 +28,6 @@ from distributary.systems.queries.settings import (
     SheddingSettings,
     Surroundings,
 )
-from distributary.systems.queries.source_trees import ParentPreference
 from flow.random_queries import random_arrivals
 
 REGISTRY = 1

@@ -103,6 +103,13 @@ class FaultyWorld:
         self.deployment.publish(event, at=self.random.choice(self.publishable()) if at is None else at)
         return event
 
+    def publish_unasked(self, count: int) -> None:
+        """Publish some values at once that nobody follows."""
+        at = self.random.choice(self.publishable())
+        for _ in range(count):
+            self.numbered += 1
+            self.deployment.publish(Event(f"e{self.numbered}", "quotes/D/1", {"price": self.numbered}), at=at)
+
     def suffer(self, scenario: Scenario) -> None:
         """Let faults happen while clients publish and subscribe, and then let everything be mended."""
         for _ in range(10):

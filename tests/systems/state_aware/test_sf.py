@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
@@ -9,7 +11,7 @@ from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Deployment
 from distributary.systems.state_aware.broker import StateAwareBroker, ValueNotice
-from distributary.systems.state_aware.order import ValueStamp
+from distributary.systems.state_aware.order import LatestValue, ValueStamp
 from distributary.systems.state_aware.sf import SFBroker, Value
 from systems.state_aware.worlds import CIRCLE, run_against_oracle, settled_world
 
@@ -103,6 +105,29 @@ def test_a_value_that_a_home_has_seen_before_sets_the_rendezvous_right() -> None
     deployment.publish(Event("e3", "A/B/C", {"d": 16}), at=addresses[5])
     deployment.simulator.run()
     assert [each.delivery.event.id for each in deployment.deliveries] == ["e1", "e3"]
+
+
+@pytest.mark.parametrize("names", [("s",), ("s", "t")])
+def test_a_value_that_comes_again_after_a_newer_one_is_not_the_last_delivered(names: tuple[str, ...]) -> None:
+    deployment, addresses = settled_world(SFBroker, 8, seed=2)
+    home, other = addresses[1], addresses[5]
+    for name in names:
+        deployment.subscribe(Subscription(name, "ann", topic="A/B/C", change={"d": 5}), at=home)
+    deployment.simulator.run(until=10)
+    values = [Event(f"e{number}", "A/B/C", {"d": value}) for number, value in enumerate((10, 20, 12))]
+    for event in values[:2]:
+        deployment.publish(event, at=other)
+        deployment.simulator.run(until=deployment.simulator.now + 10)
+    (rendezvous,) = [each for each in deployment.members.values() if KEY in each.directory]
+    latest = LatestValue(values[0], ValueStamp(other, 0.0, 99))
+    for name in names:  # as of a rendezvous that took over and knows the first value only
+        tracked = rendezvous.directory[SubscriptionKey("ann", name)]
+        tracked.delivered.clear()
+        deployment.simulator.call(rendezvous.node.address, partial(rendezvous.begin_with, tracked, [latest]))
+    deployment.simulator.run(until=deployment.simulator.now + 10)
+    deployment.publish(values[2], at=other)
+    deployment.simulator.run()
+    assert [each.delivery.event.id for each in deployment.deliveries] == ["e0", "e1", "e2"]
 
 
 def test_a_home_that_is_told_of_a_stranger_has_it_forgotten() -> None:

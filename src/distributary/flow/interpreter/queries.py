@@ -20,7 +20,7 @@ class QueryAnswer:
     """What queries give for a set of events."""
 
     streams: dict[str, list[Item]]
-    """Every stream of the catalogue, in stream order."""
+    """Every stream of the sources and of the operators that queries are written with, in stream order."""
     rejected: list[RejectedItem]
 
 
@@ -43,7 +43,8 @@ def interpret(catalogue: Catalogue, sources: Mapping[str, Iterable[Item]]) -> Qu
 
         output = apply(bound.operation, bound.input_schemas, inputs, reject)
         streams.update(dict.fromkeys(bound.streams, output))
-    return QueryAnswer(streams, rejected)
+    inner = {name for bound in catalogue.operators if bound.operation.internal for name in bound.streams}
+    return QueryAnswer({name: one for name, one in streams.items() if name not in inner}, rejected)
 
 
 def apply(

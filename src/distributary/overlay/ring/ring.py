@@ -256,23 +256,34 @@ class Ring:
 
     def _pass_on(self, message: RoutedPayload, sender: Address) -> None:
         """Hand the payload over for the keys owned here, and on to the next node for each of the others."""
-        for hop, onward in self._taken(message, sender):
+        kept: list[RoutedPayload] = []
+        for hop, onward in self._taken(message, sender, kept):
             self.forward(hop, onward)
+        self._hold_together(kept)
 
     def _pass_on_bundle(self, bundle: RoutedBundle, sender: Address) -> None:
-        """The same for several payloads: what goes on to the same node goes in one message."""
+        """The same for several payloads: what goes on to the same node goes in one message, and what cannot
+        be placed now waits together."""
         onwards: dict[Address, list[RoutedPayload]] = {}
+        kept: list[RoutedPayload] = []
         for message in bundle.messages:
-            for hop, onward in self._taken(message, sender):
+            for hop, onward in self._taken(message, sender, kept):
                 onwards.setdefault(hop, []).append(onward)
         for hop, messages in onwards.items():
-            self.forward(hop, RoutedBundle(tuple(messages)) if len(messages) > 1 else messages[0])
+            self.forward(hop, _bundled(messages))
+        self._hold_together(kept)
 
-    def _taken(self, message: RoutedPayload, sender: Address) -> list[tuple[Address, RoutedPayload]]:
-        """Hand a payload over for the keys owned here; what has to go on for the others, and to whom."""
+    def _taken(
+        self, message: RoutedPayload, sender: Address, kept: list[RoutedPayload]
+    ) -> list[tuple[Address, RoutedPayload]]:
+        """Hand a payload over for the keys owned here; what has to go on for the others, and to whom.
+
+        What cannot be placed now is added to `kept`.
+        """
         keys, payload, stamp, hops, waits = message
         if not self.member or hops > self.most_hops:
-            self._keep(message, "circles" if self.member else "not a member")
+            if self._may_wait(message, "circles" if self.member else "not a member"):
+                kept.append(message)
             return []
         own: list[int] = []
         unclear: list[int] = []
@@ -287,8 +298,8 @@ class Ring:
                 onwards.setdefault(hop, []).append(key)
         if own:
             self._hand_over(payload, stamp, own)
-        if unclear:
-            self._keep(message._replace(keys=tuple(unclear)), "owner unclear")
+        if unclear and self._may_wait(message, "owner unclear"):
+            kept.append(message._replace(keys=tuple(unclear)))
         return [
             (hop, RoutedPayload(tuple(hop_keys), payload, stamp, hops + 1, waits))
             for hop, hop_keys in onwards.items()
@@ -319,11 +330,20 @@ class Ring:
             else:
                 self.forward(target, share)
 
-    def _keep(self, message: RoutedPayload | SegmentCast, reason: str) -> None:
-        if self.hold is None or message.waits == MOST_WAITS:
-            self.dropped[reason] += 1
-        else:
+    def _keep(self, message: SegmentCast, reason: str) -> None:
+        if self.hold is not None and self._may_wait(message, reason):
             self.hold(message._replace(hops=0, waits=message.waits + 1))
+
+    def _hold_together(self, kept: list[RoutedPayload]) -> None:
+        """Have payloads handled again later, all at once."""
+        if kept and self.hold is not None:
+            self.hold(_bundled([each._replace(hops=0, waits=each.waits + 1) for each in kept]))
+
+    def _may_wait(self, message: RoutedPayload | SegmentCast, reason: str) -> bool:
+        """Whether a message that cannot be placed now is to be tried again; if not, it is counted."""
+        waits = self.hold is not None and message.waits < MOST_WAITS
+        self.dropped[reason] += not waits
+        return waits
 
     def _hand_over(self, payload: Message, stamp: PayloadStamp, keys: list[int] | None) -> None:
         """Give a payload to its listener, once for each key (or for a segment, `keys` being None)."""
@@ -345,6 +365,10 @@ class Ring:
     def _begin(self) -> None:
         if not self._numbered:
             self.incarnation = self.node.now
+
+
+def _bundled(messages: Sequence[RoutedPayload]) -> RoutedPayload | RoutedBundle:
+    return RoutedBundle(tuple(messages)) if len(messages) > 1 else messages[0]
 
 
 def settle(rings: Sequence[Ring]) -> None:

@@ -21,7 +21,12 @@ before it and calls no other; `node` passes on what concerns several.
 - `events`: the events that come, each once and in order, and how missing ones are fetched.
 - `probing`: how far other nodes are, for a node that chooses its parent.
 - `parent`: how a node gets, keeps and changes its parent.
-- `root`: what the root does, how the role is handed over, and how a failed root is replaced.
+- `outbox`: events published at a node, until they are safe.
+- `standby`: the root's log on two disks.
+- `intake`: how the root numbers what is published.
+- `succession`: how the root's role is handed over, how a failed root is replaced, and how one comes back.
+- `replay`: the root's log read from a place on, for clients that were away.
+- `root`: what nodes ask of the root.
 - `node`: `TreeNode`, which puts the parts together.
 - `topology`: the first shape of a tree, and what must be true of any.
 

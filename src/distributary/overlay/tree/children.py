@@ -60,7 +60,7 @@ class Children:
         return tuple(self._children)
 
     def successor(self) -> Address | None:
-        """The child to which a root that leaves hands its role."""
+        """The child to which a root that leaves hands its role, or which is to be its standby."""
         able = (address for address, child in self._children.items() if child.start is not None)
         return min(able, default=None)
 
@@ -75,7 +75,14 @@ class Children:
 
     # Liveness.
 
-    def send_heartbeats(self, silence: float, failed: Callable[[Address, int], None]) -> None:
+    def excuse(self, seconds: float) -> None:
+        """Do not count a time in which this node itself stood still as the children's silence."""
+        for child in self._children.values():
+            child.heard += seconds
+
+    def send_heartbeats(
+        self, silence: float, standby: Address | None, failed: Callable[[Address, int], None]
+    ) -> None:
         """Send heartbeats; drop children silent for longer, and call `failed` with each and its link."""
         term, now = self._root.term, self._node.now
         if term is None:
@@ -90,7 +97,7 @@ class Children:
             if child.start is not None:
                 last, position = child.last, max(self._log.position, child.last)
             stamps = (child.link, self._log.epoch, last, position, term)
-            self._node.send(address, messages.Heartbeat(*stamps, self._link.parent, root_children))
+            self._node.send(address, messages.Heartbeat(*stamps, self._link.parent, root_children, standby))
 
     def heartbeat(self, message: messages.ChildHeartbeat, sender: Address) -> None:
         """A child, or a node that takes itself for one, is alive."""

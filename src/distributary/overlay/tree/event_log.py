@@ -50,6 +50,14 @@ class EventLog:
         self._kept.clear()
         self._since.clear()
 
+    def fork(self, epoch: float, position: int) -> None:
+        """Go on in another epoch, whose log is this one's up to a position; what came after it is dropped."""
+        self.epoch, self.position = epoch, position
+        self._floor = min(self._floor, position)
+        while self._kept and next(reversed(self._kept)) > position:
+            self._kept.popitem()
+        self._since = {form: since for form, since in self._since.items() if since <= position}
+
     def take(self, number: int, event: Event) -> None:
         """The next event, which is the one of that number."""
         self.position = number
@@ -87,6 +95,11 @@ class EventLog:
             if number <= through and interest.matches(self._kept[number]):
                 found.append((number, self._kept[number]))
         return tuple(reversed(found))
+
+    @property
+    def floor(self) -> int:
+        """Whatever is not above this number has been forgotten."""
+        return self._floor
 
     def forgotten(self, after: int) -> bool:
         """Whether something above this number may have been forgotten for want of room."""

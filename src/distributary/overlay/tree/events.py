@@ -19,7 +19,7 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.children import Children
 from distributary.overlay.tree.event_log import NumberedEvent
-from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent
+from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent, RootTerm
 from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import UpstreamInterest
 from distributary.overlay.wire import size_of
@@ -56,10 +56,13 @@ class EventReception:
         self._early = early
         self._fetching = None
 
-    def begin_epoch(self, epoch: float, start: int) -> None:
-        """Begin another epoch at a number of it."""
-        self._log.missing += not self.complete
-        self._log.begin(epoch, start)
+    def begin_epoch(self, term: RootTerm, start: int) -> None:
+        """Begin another epoch: at a number of it, or as far as the epochs before have the same log."""
+        log, epoch = self._log, term.epoch
+        if log.epoch < 0:
+            log.begin(epoch, start)
+        else:
+            log.fork(epoch, term.place_of(log.epoch, log.position))
         self._gap = self._unsure = 0
         self._early = {number: each for number, each in self._early.items() if each.epoch == epoch}
 

@@ -109,6 +109,8 @@ class ParentLink:
     """When the parent was last heard of."""
     root_children: tuple[Address, ...] = ()
     """All children of the root, if the parent is the root: they elect another when it fails."""
+    standby: Address | None = None
+    """Which of them has a copy of the root's log."""
     change: ParentTransition | None = None
     moves: int = 0
     """Changes of parent that have come about."""

@@ -13,12 +13,22 @@ from distributary.overlay.node import Address
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest
 
+MOST_STARTS = 8
+"""How many beginnings of epochs a term tells of."""
+
+
+class EpochStart(NamedTuple):
+    """Where an epoch began: its log is that of an earlier one up to this number, and its own from there."""
+
+    epoch: float
+    number: int
+
 
 class RootTerm(NamedTuple):
     """One node's time as the root. Terms are ordered, and the latest known counts.
 
-    A root that hands over begins the next term of the same epoch, in which the numbers of events go on. A
-    root elected after a failure begins a new epoch, in which numbers start again.
+    A root that hands over, and a standby that takes over, begin the next term of the same epoch: the log goes
+    on. A root that must go on without knowing what became of the log elsewhere begins a new epoch.
     """
 
     epoch: float
@@ -26,15 +36,60 @@ class RootTerm(NamedTuple):
     number: int
     """Counts the terms of an epoch, from 0."""
     root: Address
+    starts: tuple[EpochStart, ...] = ()
+    """Where this epoch and the latest ones before it began, the latest last."""
+
+    def place_of(self, epoch: float, number: int) -> int:
+        """How far the log of this term is certainly the same as that of an earlier epoch up to a number.
+
+        >>> RootTerm(3.0, 0, 7, (EpochStart(2.0, 50), EpochStart(3.0, 80))).place_of(1.0, 90)
+        50
+        """
+        return min([number, *(start.number for start in self.starts if start.epoch > epoch)])
+
+    def forked(self, epoch: float, number: int, root: Address) -> RootTerm:
+        """The first term of a new epoch, whose log is this one's up to a number."""
+        return RootTerm(epoch, 0, root, (*self.starts, EpochStart(epoch, number))[-MOST_STARTS:])
+
+    def continued(self, root: Address) -> RootTerm:
+        """The next term of the same epoch, with another root."""
+        return RootTerm(self.epoch, self.number + 1, root, self.starts)
 
 
 # To the root.
 
 
 class PublishRequest(NamedTuple):
-    """Number this event and send it to all who asked for it."""
+    """Number this event and send it to all who asked for it: in trees in which nothing fails."""
 
     event: Event
+    hops: int = 0
+
+
+class Publication(NamedTuple):
+    """Number these events, in this order, and tell their entry when they are safe."""
+
+    entry: Address
+    """The node at which they were published."""
+    incarnation: float
+    """When the entry started; its numbers are those of one incarnation."""
+    lowest: int
+    """The lowest of the entry's numbers that it has no receipt for."""
+    first: int
+    """The entry's number of the first of these events; the others follow."""
+    events: tuple[Event, ...]
+    hops: int = 0
+
+
+class LogRequest(NamedTuple):
+    """Send me the part of the log after an offset that matches an interest."""
+
+    node: Address
+    number: int
+    """The node's number for this request."""
+    epoch: float
+    after: int
+    interest: Interest
     hops: int = 0
 
 
@@ -86,6 +141,37 @@ class PlaceWait(NamedTuple):
 # From the root.
 
 
+class PublicationReceipt(NamedTuple):
+    """All events of this entry up to this number are on the disks of two nodes, where there are two."""
+
+    incarnation: float
+    through: int
+
+
+class LogReply(NamedTuple):
+    """A part of the log: all events that match after one number and up to another."""
+
+    number: int
+    epoch: float
+    after: int
+    through: int
+    events: tuple[NumberedEvent, ...]
+    floor: int
+    """The log begins after this number: what came before has been forgotten, for want of room."""
+    more: bool
+    """Whether the log goes on beyond `through`."""
+
+
+class LogCopies(NamedTuple):
+    """Keep these events of the log, in order, after the number that you have come to."""
+
+    term: RootTerm
+    after: int
+    events: tuple[NumberedEvent, ...]
+    begin: bool = False
+    """Whether to forget what you kept before: the log begins after `after`."""
+
+
 class RoomNotice(NamedTuple):
     """The tree has changed: somebody may have room for the receiver, which waits."""
 
@@ -131,6 +217,38 @@ class RootHandover(NamedTuple):
     events: tuple[NumberedEvent, ...]
     known: tuple[RegistryEntry, ...]
     published: tuple[EventKey, ...]
+    floor: int = 0
+    """The events begin after this number."""
+
+
+# From the standby to the root.
+
+
+class CopyReceipt(NamedTuple):
+    """What you sent me of the log is on my disk up to this number."""
+
+    term: RootTerm
+    through: int
+
+
+# On the disk of a root or a standby.
+
+
+class RoleRecord(NamedTuple):
+    """What a node was: the root of a term, or its standby."""
+
+    term: RootTerm
+    is_root: bool
+    standby: Address | None
+    floor: int
+    """The log begins after this number."""
+
+
+class EventRecord(NamedTuple):
+    """One event of the log."""
+
+    number: int
+    event: Event
 
 
 # About the root.
@@ -232,6 +350,8 @@ class Heartbeat(NamedTuple):
     grandparent: Address | None
     root_children: tuple[Address, ...] = ()
     """From the root: all its children."""
+    standby: Address | None = None
+    """From the root: which of them keeps a copy of its log, and takes over if it fails."""
 
 
 class AttachDenial(NamedTuple):

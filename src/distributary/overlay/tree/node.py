@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
 from distributary.errors import DistributaryError
-from distributary.model import Event
+from distributary.model import Event, Offset
 from distributary.overlay.courier import Courier
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
 from distributary.overlay.tree.event_log import EventLog
 from distributary.overlay.tree.events import EventReception, LowerParts
-from distributary.overlay.tree.interest import Form
+from distributary.overlay.tree.interest import Form, Interest
 from distributary.overlay.tree.link import ParentLink
+from distributary.overlay.tree.outbox import EntryOutbox
 from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.probing import ProbeResults, TreeProber
-from distributary.overlay.tree.root import EVERYTHING, RootRole
+from distributary.overlay.tree.replay import LogReader
+from distributary.overlay.tree.root import RootRole
 from distributary.overlay.tree.root_contact import RootContact
 from distributary.overlay.tree.routes import Routes, ScannedRoutes
+from distributary.overlay.tree.standby import stored_log
 from distributary.overlay.tree.state import TreeSettings, TreeState
+from distributary.overlay.tree.succession import EVERYTHING, RootSuccession
 from distributary.overlay.tree.upstream import UpstreamInterest
 
 Handler = Callable[[Any, Address], None]
@@ -65,42 +69,54 @@ class TreeNode:
         self._events = EventReception(state, self.upstream, self._children)
         parts = LowerParts(state, self.upstream, self._children, self._events)
         self._parent = ParentProtocol(parts, self.prober, contacts)
-        self._role = RootRole(parts, self._parent, on_elected)
+        self.outbox = EntryOutbox(state)
+        self.reader = LogReader(state)
+        self._succession = RootSuccession(parts, self._parent, self.outbox, on_elected)
+        self._role = RootRole(state, self._succession.learn)
+        self._leftovers: tuple[str, ...] = ()
+        self._last_heartbeat = 0.0
         if courier is not None:
             courier.on_failure(self.root.undeliverable)
         if is_root:
-            self._role.begin()
+            self._succession.begin()
         self._register()
 
     def _register(self) -> None:
         """Say which part handles which message, and what is done first with the term that it carries."""
-        parent, children, role = self._parent, self._children, self._role
+        parent, children, role, succession = self._parent, self._children, self._role, self._succession
+        compare = succession.compare
         handlers: dict[type, Handler] = {
             # To the root.
-            messages.PublishRequest: role.publish,
+            messages.PublishRequest: succession.intake.publish,
+            messages.Publication: succession.intake.take,
+            messages.LogRequest: self.reader.serve,
+            messages.CopyReceipt: succession.log_received,
             messages.ParentRequest: role.request_parent,
             messages.ParentConfirmation: role.parent_confirmed,
             messages.ChildTimeout: role.child_timed_out,
             messages.TreeDeparture: role.departed,
             messages.PlaceWait: role.place_awaited,
             # From the root.
-            messages.ParentGrant: self._after(role.compare, parent.granted),
-            messages.ParentOffers: self._after(role.compare, parent.offered),
-            messages.ParentDenial: self._after(role.learn, parent.denied),
+            messages.PublicationReceipt: self.outbox.received,
+            messages.LogReply: self.reader.take,
+            messages.LogCopies: self._after(compare, succession.standby_log.receive),
+            messages.ParentGrant: self._after(compare, parent.granted),
+            messages.ParentOffers: self._after(compare, parent.offered),
+            messages.ParentDenial: self._after(succession.learn, parent.denied),
             messages.RoomNotice: parent.room_noticed,
-            messages.RootHandover: role.take_over,
+            messages.RootHandover: succession.take_over,
             # About the root.
-            messages.RootAnnouncement: lambda message, sender: role.compare(message.term, sender),
-            messages.RootTimeout: role.root_timed_out,
+            messages.RootAnnouncement: lambda message, sender: compare(message.term, sender),
+            messages.RootTimeout: succession.root_timed_out,
             # From a child.
             messages.AttachRequest: children.attach,
             messages.InterestChange: children.change_interest,
             messages.ChildHeartbeat: children.heartbeat,
             messages.DetachNotice: self._child_detached,
             # From a parent.
-            messages.InterestGrant: self._after(role.learn, parent.interest_granted),
+            messages.InterestGrant: self._after(succession.learn, parent.interest_granted),
             messages.ForwardedEvent: parent.forwarded,
-            messages.Heartbeat: self._after(role.compare, parent.heartbeat),
+            messages.Heartbeat: self._after(compare, self._parent_heartbeat),
             messages.AttachDenial: parent.attach_denied,
             messages.UnknownChild: parent.unknown,
             messages.ParentRedirect: parent.redirected,
@@ -156,9 +172,20 @@ class TreeNode:
         self.upstream.count((), (form,))
         self.upstream.update()
 
-    def publish(self, event: Event) -> None:
-        """Have an event go to all who asked for it."""
-        self.root.send(messages.PublishRequest(event))
+    def publish(self, *events: Event) -> None:
+        """Have events go to all who asked for them, in this order.
+
+        Where nodes may fail, each is acknowledged when it is on the disks of two nodes, or of the only one.
+        """
+        if self.settings.heartbeat is not None:
+            self.outbox.publish(events)
+        else:
+            for event in events:
+                self.root.send(messages.PublishRequest(event))
+
+    def read_log(self, interest: Interest, place: Offset, take: Callable[[messages.LogReply], None]) -> None:
+        """Have `take` called with the parts of the root's log after a place that match an interest."""
+        self.reader.read(interest, place, take)
 
     def change_parent(self, new: Address | None) -> None:
         """Go to another parent, to any with None, as soon as the root allows it.
@@ -176,7 +203,7 @@ class TreeNode:
     def leave(self) -> None:
         """Send the children elsewhere, a root also its role; stay for what is under way, then go."""
         if self.is_root:
-            self._role.hand_over()
+            self._succession.hand_over()
         else:
             self.root.send(messages.TreeDeparture(self.address))
         self._children.leave()
@@ -188,6 +215,21 @@ class TreeNode:
     def is_root(self) -> bool:
         """Whether this node is the root."""
         return self.root.is_root
+
+    @property
+    def standby(self) -> Address | None:
+        """At the root: the child that has a copy of its log."""
+        return self._succession.replicated.standby
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether this node has a copy of the root's log."""
+        return self._succession.standby_log.term is not None
+
+    @property
+    def recovering(self) -> bool:
+        """Whether this node was the root when it stopped, and does not know yet whether it still is."""
+        return self._succession.recovering
 
     @property
     def leaving(self) -> bool:
@@ -231,12 +273,29 @@ class TreeNode:
         if self.is_root:
             self.log.ask(EVERYTHING, 0)
 
+    def restore(self, stored: Mapping[str, Message]) -> None:
+        """Before the start: take up the log of a root or of a standby that was on this node's disk."""
+        role, events = stored_log(stored)
+        if role is not None:
+            self.root.registry = None
+            self._succession.restore(role, events)
+        kept = {"role", *(f"event {number}" for number, _ in events)}
+        self._leftovers = tuple(name for name in stored if name not in kept)
+
     def _begin(self) -> None:
-        self.link.heard = self.node.now
+        self.link.heard = self._last_heartbeat = self.node.now
+        self.outbox.begin()
         self._children.begin()
+        for name in self._leftovers:
+            self.node.store(name, None)
+        self._leftovers = ()
         if self.is_root and self.root.term is None:
             self.settle(messages.RootTerm(self.node.now, 0, self.address))
-        elif not self.is_root and self.parent is None and not self.leaving:
+        if self.recovering:
+            self._succession.start_recovery()
+        elif self.is_root and self.settings.heartbeat is not None:
+            self._succession.replicated.begin_term(after_another=False)
+        if not self.is_root and self.parent is None and not self.leaving and not self.recovering:
             self._parent.seek(None)
         if self.settings.heartbeat is not None:
             self.node.wake_after(self.settings.heartbeat * self.random.random(), "tree heartbeat")
@@ -246,22 +305,44 @@ class TreeNode:
         if interval is None:
             return
         self.node.wake_after(interval, "tree heartbeat")
-        self._children.send_heartbeats(self.settings.silence * 2 * interval, self._child_failed)
+        self._excuse_pause(interval)
+        standby = self._succession.replicated.named if self.is_root else None
+        self._children.send_heartbeats(self.settings.silence * 2 * interval, standby, self._child_failed)
         self.root.send_waiting()
+        self.outbox.send_again(2 * interval)
+        self.reader.ask_again(2 * interval)
         self._role.remind()
+        self._succession.look_after(interval)
+        if self.recovering:
+            return
         if not self.is_root or self.root.term is None:
             self._parent.send_heartbeat(interval)
             if not self.leaving:
-                self._role.check_root(interval)
+                self._succession.check_root(interval)
             if not self.leaving and not self.is_root:  # the election may just have made it the root
                 self._parent.check(interval)
 
+    def _excuse_pause(self, interval: float) -> None:
+        """After a time in which this node itself stood still, take nobody for silent."""
+        before, self._last_heartbeat = self._last_heartbeat, self.node.now
+        paused = self.node.now - before - interval
+        if paused > interval:
+            self.link.heard += paused
+            self._children.excuse(paused)
+
+    def _parent_heartbeat(self, message: messages.Heartbeat, sender: Address) -> None:
+        self._parent.heartbeat(message, sender)
+        if message.root_children and sender == self.parent:
+            self._succession.standby_named(message.standby)
+
     def _child_failed(self, address: Address, link: int) -> None:
+        self._succession.replicated.child_gone(address)
         self._detach_when_alone()
         self._role.child_failed(address, link)
 
     def _child_detached(self, message: messages.DetachNotice, sender: Address) -> None:
         if self._children.detach(message, sender):
+            self._succession.replicated.child_gone(sender)
             self._detach_when_alone()
 
     def _detach_when_alone(self) -> None:

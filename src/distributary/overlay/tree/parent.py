@@ -255,6 +255,7 @@ class ParentProtocol:
             return
         link.heard, link.attached, self.waiting = self._node.now, True, ""
         link.grandparent, link.root_children = message.grandparent, message.root_children
+        link.standby = message.standby
         if message.epoch == self._log.epoch and self._events.skip(message.after, message.position):
             self._switch_when_reached()
 
@@ -314,8 +315,9 @@ class ParentProtocol:
     def _take_grant(self, grant: messages.InterestGrant) -> None:
         """Note from which number on the parent serves which version of the interest; pass it on downwards."""
         log, upstream = self._log, self._upstream
-        if grant.epoch > log.epoch:
-            self._events.begin_epoch(grant.epoch, grant.start)
+        new_epoch = grant.epoch > log.epoch
+        if new_epoch:
+            self._events.begin_epoch(grant.term, grant.start)
             upstream.granted, upstream.since = NOT_GRANTED, 0
             self._children.restart()
         if grant.version <= upstream.granted:
@@ -324,7 +326,10 @@ class ParentProtocol:
         upstream.since = max(upstream.since, grant.since)
         if grant.version == upstream.version:
             log.ask(upstream.interest, max(grant.since, log.position))
+        upstream.tell_granted()
         self._children.grant_all()
+        if new_epoch:
+            self._events.fetch_up_to(grant.since)
 
     # Switching over.
 

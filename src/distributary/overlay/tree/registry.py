@@ -61,6 +61,11 @@ class ParentRegistry:
         """Everything that is known, to be handed over."""
         return tuple(self._known.values())
 
+    @property
+    def present(self) -> int:
+        """How many nodes there are beside the root, without those that have fallen silent."""
+        return len(self._known.keys() - self._missed.keys())
+
     def learn(self, known: Iterable[RegistryEntry]) -> None:
         """Take over what another root knew."""
         for each in known:

@@ -3,7 +3,8 @@
 Rules:
 
 - The latest term that a node has heard of counts (`RootRole.learn`).
-- A publication or a request for a parent waits here while no root is known. A node that was the root, or
+- A request for a parent waits here while no root is known; publications and requests for a part of the log
+  are sent again by whoever sent them. A node that was the root, or
   knows a later one, forwards such messages when they still come to it, `MOST_HOPS` times at most.
 """
 
@@ -12,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.tree.messages import ParentRequest, PublishRequest, RootTerm
+from distributary.overlay.tree.messages import (
+    LogRequest,
+    ParentRequest,
+    Publication,
+    PublishRequest,
+    RootTerm,
+)
 from distributary.overlay.tree.registry import ParentRegistry
 
 MOST_HOPS = 8
@@ -51,7 +58,7 @@ class RootContact:
         elif isinstance(message, PublishRequest | ParentRequest):
             self._unsent.append(message)
 
-    def forward(self, message: PublishRequest | ParentRequest) -> None:
+    def forward(self, message: PublishRequest | Publication | ParentRequest | LogRequest) -> None:
         """Send on what came here in the belief that this node is the root."""
         if message.hops < MOST_HOPS:
             self.send(message._replace(hops=message.hops + 1))

@@ -10,6 +10,9 @@ Rules:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary
 from distributary.overlay.tree.messages import AttachRequest, InterestChange
 from distributary.overlay.tree.state import TreeState
@@ -32,6 +35,7 @@ class UpstreamInterest:
         self.since = 0
         """Above this number all that the granted version asks for has come, or will."""
         self._told = 0.0
+        self._awaited: list[tuple[int, Callable[[], None]]] = []
 
     def count(self, added: tuple[Form, ...], removed: tuple[Form, ...]) -> None:
         """Have so many more and fewer profiles asked for; equal ones are counted."""
@@ -58,6 +62,19 @@ class UpstreamInterest:
             change.advance(InterestChange)
             change.grant = None
             self._post(change.new_parent, InterestChange(change.stamp, self.version, *added_and_removed))
+
+    def when_granted(self, granted: Callable[[], None]) -> None:
+        """Call this when all that is asked for now is granted, at once if it is."""
+        self._awaited.append((self.version, granted))
+        self.tell_granted()
+
+    def tell_granted(self) -> None:
+        """Tell those who wait for a grant that has come; the root has everything."""
+        reached = math.inf if self._root.is_root else self.granted
+        told = [granted for version, granted in self._awaited if version <= reached]
+        self._awaited = [each for each in self._awaited if each[0] > reached]
+        for granted in told:
+            granted()
 
     def attach_request(self, stamp: int, *, chosen: bool = False) -> AttachRequest:
         """The whole interest, for the parent at the end of the link with this stamp."""

@@ -6,7 +6,8 @@
 
 In reading order:
 
-- `graph`: queries as numbers. `placement`: sites, their trees, and a host for every operator.
+- `graph`: queries as numbers. `spreading`: the trees by which operators' streams spread. `placement`: sites,
+  their trees, and a host for every operator.
 - `goals`: what can be measured, and goals of it. `cost`: plain measurement, which everything faster is
   checked against.
 - `state`: a placement as arrays that are kept up to date; `moves`: what moving operators would change in

@@ -60,10 +60,14 @@ class MeasuredPlacement:
         }
 
     def _forwarded(self, site: int) -> dict[tuple[int, Link], Number]:
-        """Of what is carried, what the site forwards on trees: sources' streams."""
-        sources = len(self.workload.sources)
+        """Of what is carried, what the site forwards on trees: all streams but those of its own operators."""
         carried = self.carried.items()
-        return {key: rate for key, rate in carried if key[0] < sources and key[1][0] == site}
+        return {key: rate for key, rate in carried if key[1][0] == site and self._host(key[0]) != site}
+
+    def _host(self, stream: int) -> int | None:
+        """Where the operator of a stream is; None for a source, which its tree's root forwards."""
+        producer = self.workload.producer(stream)
+        return None if producer is None else self.placement.hosts[producer]
 
     # Statistics
 
@@ -91,8 +95,9 @@ class MeasuredPlacement:
             return workload.operators[operator].selectivity
         if name == "processing latency":
             return self.node_statistic("node delay", self.placement.hosts[operator])
-        stream = workload.stream(operator)
-        return sum(rate for (carried, _), rate in self.carried.items() if carried == stream)
+        own, host = workload.stream(operator), self.placement.hosts[operator]
+        carried = self.carried.items()
+        return sum(rate for (stream, (sender, _)), rate in carried if (stream, sender) == (own, host))
 
     def node_statistic(self, name: str, site: int) -> Number:
         """A statistic of a site, by its name, with what the site does besides."""
@@ -117,7 +122,13 @@ class MeasuredPlacement:
 
     def fanout(self, site: int) -> int:
         """Links of trees, each tree's for itself, on which the site forwards anything."""
-        return len({(self.workload.sources[stream].tree, link) for stream, link in self._forwarded(site)})
+        sources = self.workload.sources
+
+        def tree(stream: int) -> tuple[bool, int]:
+            from_source = stream < len(sources)
+            return from_source, sources[stream].tree if from_source else stream
+
+        return len({(tree(stream), link) for stream, link in self._forwarded(site)})
 
     # Expressions
 

@@ -48,6 +48,16 @@ def flows_of(placement: Placement) -> dict[tuple[int, int], float]:
     return dict(found)
 
 
+def spread_streams(placement: Placement) -> dict[int, Mapping[int, int]]:
+    """The operators whose streams reach some site by way of another, with the sites that send them on."""
+    found = {}
+    for operator, host in enumerate(placement.hosts):
+        parents = placement.spread(operator)
+        if any(parent != host for parent in parents.values()):
+            found[operator] = parents
+    return found
+
+
 def operators_at(placement: Placement) -> dict[int, list[int]]:
     """The operators and clients at every site that has any; what replication left without work is gone."""
     found: dict[int, list[int]] = defaultdict(list)
@@ -58,7 +68,7 @@ def operators_at(placement: Placement) -> dict[int, list[int]]:
 
 
 def placement_text(placement: Placement) -> str:
-    """Every site with what it runs and what that reads.
+    """Every site with what it runs and what that reads, and the trees by which operators' streams spread.
 
     >>> from distributary.plan.queries.generator import at_clients, feed_workload, random_network
     >>> network = random_network(sites=4, trees=1, seed=1)
@@ -78,6 +88,9 @@ def placement_text(placement: Placement) -> str:
             one = workload.operators[index]
             reads = ", ".join(streams[stream] for stream in one.inputs)
             lines.append(f"  {one.name}  {'gets' if one.kind == CLIENT else f'{one.kind} of'} {reads}")
+    for operator, parents in spread_streams(placement).items():
+        ways = ", ".join(f"{names(site)} from {names(parent)}" for site, parent in parents.items())
+        lines.append(f"{workload.operators[operator].name} spreads by a tree: {ways}")
     return "\n".join(lines)
 
 

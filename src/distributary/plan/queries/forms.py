@@ -135,8 +135,8 @@ class NodeForm(Form):
 class WayCosts:
     """An aggregate of links between every two sites, and from every tree's root to every site.
 
-    `direct[sender, reader]` is the value of the one link that an operator's output takes;
-    `from_root[tree][site]` that of the links of a tree from its root down to a site.
+    `direct[sender, reader]` is the value of the one link that an operator's output takes, unless it spreads
+    by a tree; `from_root[tree][site]` that of the links of a tree from its root down to a site.
     """
 
     def __init__(self, aggregate: GoalAggregate, state: PlacementState) -> None:
@@ -155,6 +155,8 @@ class WayCosts:
             return np.array(given[part.name], dtype=np.float64)
 
         links = np.broadcast_to(evaluation.evaluated(aggregate.value, matrix), (state.count, state.count))
+        self._function = aggregate.function
+        self._links = links
         self.direct: Floats = links.copy()
         np.fill_diagonal(self.direct, self.nothing)
         self.from_root: list[Floats] = [
@@ -176,6 +178,15 @@ class WayCosts:
             found[tree.root] = np.nan
         return found
 
+    def _by_tree(self, stream: int, reader: int, moved: Collection[int], sites: Indices) -> Floats:
+        """The value of the links of a stream's tree on the way to a reader, for each site."""
+        found = np.full(len(sites), self.nothing)
+        for row, site in enumerate(sites.tolist()):
+            way = self.state.way(stream, reader, moved, site)
+            if way:
+                found[row] = evaluation.folded(self._function, np.array([self._links[link] for link in way]))
+        return found
+
     def of(self, operator: int, moved: Collection[int], sites: Indices) -> Floats:
         """An operator's value with some operators at each of these sites: the average over its ways."""
         state = self.state
@@ -188,8 +199,13 @@ class WayCosts:
             for stream in state.inputs[operator]:
                 if stream < state.sources:
                     found.append(self.from_root[state.tree_of[stream]][own])
+                elif state.spreads(stream - state.sources):
+                    found.append(self._by_tree(stream, operator, moved, sites))
                 else:
                     found.append(self.direct[host(stream - state.sources), own])
+        elif state.spreads(operator):
+            stream = state.sources + operator
+            found = [self._by_tree(stream, reader, moved, sites) for reader in state.readers[stream]]
         else:
             found = [self.direct[own, host(reader)] for reader in state.readers[state.sources + operator]]
         if not found:
@@ -311,8 +327,8 @@ class OperatorForm(Form):
         if stream < state.sources:
             tree = state.trees[state.tree_of[stream]]
             return tree.parents[tree.paths[site]]
-        host = state.hosts[stream - state.sources]
-        return np.array([host] if host != site else [], dtype=np.intp)
+        links = state.way(stream, reader, (), site)
+        return np.array([sender for sender, _ in links], dtype=np.intp)
 
     def node_change(self, operator: int, move: OperatorMove, values: Mapping[NodeForm, Floats]) -> Floats:
         """By how much the operator's other ways change its part that hangs on nodes, for each site tried.
@@ -340,6 +356,10 @@ class OperatorForm(Form):
                 move.sites if operator in move.operators else np.full(len(move.sites), state.hosts[operator])
             )
 
+        if stream >= state.sources and state.spreads(stream - state.sources):
+            ways = [state.way(stream, reader, move.operators, site) for site in move.sites.tolist()]
+            senders = [[sender for sender, _ in way] for way in ways]
+            return np.array([values[row, sending].sum() for row, sending in enumerate(senders)])
         ends = hosts(reader)
         if stream >= state.sources:
             starts = hosts(stream - state.sources)

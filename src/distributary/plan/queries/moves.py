@@ -3,7 +3,7 @@
 Every quantity of the nodes (`state.QUANTITIES`) is told as a matrix: a row for each site tried, a column for
 each node. Where only the sum over all nodes is asked for, `total` knows it without the matrix.
 
-Cost: the sites tried times all sites.
+Cost: the sites tried times all sites; for streams that spread by trees, a tree for each site tried.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.queries.graph import WHOLE
-from distributary.plan.queries.state import Floats, Indices, PlacementState
+from distributary.plan.queries.state import Floats, Indices, PlacementState, stream_flows
+
+TRAVELLING = ("incoming", "published", "forwarding", "fanout")
+"""The quantities that hang on the ways of streams."""
 
 
 class OperatorMove:
@@ -37,20 +40,28 @@ class OperatorMove:
                 if stream - state.sources not in self.operators:
                     self.asked[stream] = self.asked.get(stream, 0) + state.asked_by[operator]
 
+    @property
+    def _producers(self) -> list[int]:
+        """The operators whose streams would take other ways: those that move, and those they read."""
+        read = [stream - self.state.sources for stream in self.asked if stream >= self.state.sources]
+        return [*self.operators, *read]
+
     def quantity(self, name: str) -> Floats:
         """A quantity of every node, for each of the sites tried."""
         now = self.state.quantities[name]
         if name in ("incoming", "published"):
-            return now + self._sent[name]
+            return now + self._sent[name] + self._spread[name]
         if name in ("forwarding", "fanout"):
-            return now + self._forwarded[name]
+            return now + self._forwarded[name] + self._spread[name]
         return now + self._shifted(sum(self.state.statistic(name, one) for one in self.operators))
 
     def total(self, name: str) -> Floats:
         """By how much the sum of a quantity over all nodes would change, for each of the sites tried."""
-        if name == "fanout":
-            return np.asarray(self._forwarded[name].sum(axis=1))
         found = np.zeros(len(self.sites))
+        if name in TRAVELLING:
+            found += self._spread[name].sum(axis=1)
+        if name == "fanout":
+            return np.asarray(found + self._forwarded[name].sum(axis=1))
         if name in ("forwarding", "incoming"):
             found += self._forwarded_in_all
         if name in ("published", "incoming"):
@@ -119,7 +130,7 @@ class OperatorMove:
         """By producer from outside: its host, what it sends less to where they were, more to each site."""
         state, found = self.state, []
         for stream, share in self.asked.items():
-            if stream < state.sources:
+            if stream < state.sources or state.spreads(stream - state.sources):
                 continue
             host, readers = state.hosts[stream - state.sources], state.reading[stream - state.sources]
             there = np.zeros(state.count)
@@ -139,6 +150,8 @@ class OperatorMove:
         state = self.state
         found = np.zeros(state.count)
         for operator in self.operators:
+            if state.spreads(operator):
+                continue
             stream = state.sources + operator
             along = sum(state.asked_by[one] for one in state.readers[stream] if one in self.operators)
             for site, share in state.reading[operator].items():
@@ -170,3 +183,50 @@ class OperatorMove:
         incoming[:, self.start] += rates[self.start]
         incoming[self.rows, self.sites] -= rates[self.sites]
         return {"published": published, "incoming": incoming}
+
+    # Spread by trees
+
+    @cached_property
+    def _spread(self) -> Mapping[str, Floats]:
+        """What changes of operators' streams that may need more than their hosts to reach all sites."""
+        state = self.state
+        wide = [producer for producer in self._producers if state.spreads(producer)]
+        size = (len(self.sites) if wide else 1, state.count)
+        changes = {name: np.zeros(size) for name in TRAVELLING}
+        for producer in wide:
+            host, reading = state.hosts[producer], state.reading[producer]
+            self._count_flows(changes, slice(None), producer, (host, reading), -1)
+            for row, site in enumerate(self.sites.tolist()):
+                moved = site if producer in self.operators else host
+                self._count_flows(changes, row, producer, (moved, self._reading_at(producer, site)), 1)
+        return changes
+
+    def _reading_at(self, producer: int, site: int) -> dict[int, int]:
+        """How much of an operator's stream is read at every site, with those that move at a site."""
+        state = self.state
+        readers = state.readers[state.sources + producer]
+        along = sum(state.asked_by[one] for one in readers if one in self.operators)
+        reading = dict(state.reading[producer])
+        if along:
+            reading[self.start] -= along
+            reading[site] = reading.get(site, 0) + along
+        return {at: share for at, share in reading.items() if share}
+
+    def _count_flows(
+        self,
+        changes: Mapping[str, Floats],
+        rows: int | slice,
+        producer: int,
+        placed: tuple[int, Mapping[int, int]],
+        sign: int,
+    ) -> None:
+        """Count an operator's stream in (1) or out (-1), with its host and readers placed so."""
+        state, host = self.state, placed[0]
+        for sender, receiver, share in stream_flows(state.network, *placed):
+            rate = sign * state.carried(state.sources + producer, share)
+            changes["incoming"][rows, receiver] += rate
+            if sender == host:
+                changes["published"][rows, host] += rate
+            else:
+                changes["forwarding"][rows, sender] += rate
+                changes["fanout"][rows, sender] += sign

@@ -31,7 +31,7 @@ import numpy as np
 
 from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.benefit import Bound, PlacementEstimate
-from distributary.plan.queries.forms import NodeForm
+from distributary.plan.queries.forms import NodeForm, OperatorForm
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.moves import OperatorMove
 from distributary.plan.queries.placement import Placement
@@ -212,19 +212,27 @@ class Climber:
         return done
 
     def breaks(self, site: int) -> bool:
-        """Whether a site breaks a constraint on sites."""
-        return any(not bound.holds(bound.form.values())[site] for bound in self._site_bounds())
+        """Whether a site, or an operator at it, breaks a constraint on sites or on operators."""
+        return bool(self._broken(site))
 
-    def _site_bounds(self) -> list[Bound]:
-        return [bound for bound in self.estimate.bounds if isinstance(bound.form, NodeForm)]
+    def _broken(self, site: int) -> list[tuple[Bound, list[int]]]:
+        """The constraints that are broken at a site, and by which values: the site's, or its operators'."""
+        found = []
+        for bound in self.estimate.bounds:
+            there = [site] if isinstance(bound.form, NodeForm) else []
+            if isinstance(bound.form, OperatorForm):
+                there = sorted(self.estimate.state.local[site])
+            held = bound.holds(bound.form.values()) if there else ()
+            found.append((bound, [value for value in there if not held[value]]))
+        return [(bound, values) for bound, values in found if values]
 
     def mend(self, site: int) -> QueryRewrite | None:
-        """Take operators off a site that breaks a constraint, whatever that does to the cost.
+        """Take operators off a site where a constraint is broken, whatever that does to the cost.
 
-        Of the moves after which it keeps all, the best is made; if there is none, the one after which it
-        breaks them least. None if no constraint is broken there, or no move is legal that makes it less.
+        Of the moves after which all are kept there, the best is made; if there is none, the one after which
+        they are broken least. None if no constraint is broken, or no move is legal that makes it less.
         """
-        bounds = [bound for bound in self._site_bounds() if not bound.holds(bound.form.values())[site]]
+        bounds = self._broken(site)
         state = self.estimate.state
         found: list[tuple[tuple[bool, float, float], QueryRewrite]] = []
         movable = [one for one in sorted(state.local[site]) if self._movable(one)] if bounds else []
@@ -232,7 +240,7 @@ class Climber:
             groups = [group for rule in self.rules if rule.groups for group in rule.groups(state, operator)]
             for group in groups:
                 sites = self.candidates(group)
-                for at, worth, (keeps, relief) in self._relieving(bounds, site, group, sites):
+                for at, worth, (keeps, relief) in self._relieving(bounds, group, sites):
                     changes = dict.fromkeys(group, at)
                     rewrite = QueryRewrite(MIGRATIONS[0].name, operator, changes, site, worth)
                     found.append(((keeps, 0.0 if keeps else relief, worth), rewrite))
@@ -243,18 +251,22 @@ class Climber:
         return best
 
     def _relieving(
-        self, bounds: Sequence[Bound], site: int, group: Sequence[int], sites: Indices
+        self, bounds: Sequence[tuple[Bound, list[int]]], group: Sequence[int], sites: Indices
     ) -> Iterator[tuple[int, float, tuple[bool, float]]]:
-        """Of the sites that a group may go to: what that is worth, whether it mends a site, and how far."""
+        """Of the sites that a group may go to: what that is worth, whether it mends all, and how far."""
         if not len(sites):
             return
         worth = self.estimate.benefits(group, sites)
         move = OperatorMove(self.estimate.state, group, sites)
         keeps, relief = np.ones(len(sites), dtype=np.bool_), np.zeros(len(sites))
-        for bound in bounds:
-            before, after = bound.form.values()[site], bound.form.after(move)[1][:, site]
-            keeps &= bound.holds(after)
-            relief += abs(before - after) / max(abs(before), 1e-300)
+        for bound, values in bounds:
+            columns, after = bound.form.after(move)
+            known = bound.form.values()
+            new = np.broadcast_to(known, (len(sites), len(known))).copy()
+            new[:, columns] = after
+            before = known[values]
+            keeps &= bound.holds(new[:, values]).all(axis=1)
+            relief += (abs(before - new[:, values]) / np.maximum(abs(before), 1e-300)).sum(axis=1)
         for number in np.flatnonzero(np.isfinite(worth) & (relief > NEGLIGIBLE)):
             yield int(sites[number]), float(worth[number]), (bool(keeps[number]), float(relief[number]))
 

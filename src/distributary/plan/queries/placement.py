@@ -4,8 +4,10 @@ How data travels (section 5.1):
 
 - Sources are grouped onto trees. A tree spans all sites, and its root publishes its sources' streams. Each
   link of a tree carries a stream once, however many below it ask for it, and not at all if nobody does.
-- An operator's output is published on a tree of its own: its host sends it directly, once to every other site
-  where somebody reads it. Where producer and reader share a site, nothing travels.
+- An operator's output is published on a tree of its own, rooted at its host. Without `spreading` the host
+  sends it directly, once to every other site where somebody reads it; with it, no site sends it to more than
+  the fanout, and further sites get it by way of those (`spreading`). Where producer and reader share a site,
+  nothing travels.
 - A replica of a partition asks for its share of a stream. A link carries as much as those beyond it ask for
   together, and never more than all of it.
 - Where the network filters (`filtering`), a filter is sent only what passes it: it asks for its selectivity's
@@ -17,14 +19,16 @@ Cost: a placement is checked in the operators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from math import ceil
 
 from distributary.errors import DistributaryError
 from distributary.plan.goal.expression import Number
 from distributary.plan.queries.graph import PlannedOperator, QueryWorkload, shared
+from distributary.plan.queries.spreading import SpreadTrees, StreamSpreading, tree_links
 from distributary.plan.trees.tree import Sites, Tree
 
 
@@ -70,6 +74,8 @@ class SiteNetwork:
     """What each site does besides the workload; nothing where not given."""
     filtering: bool = False
     """Whether what a filter does not let pass is left out already on the way to it."""
+    spreading: StreamSpreading | None = None
+    """By what trees operators' streams spread; None where hosts send them straight to every reader's site."""
 
     def __post_init__(self) -> None:
         if not self.trees:
@@ -108,6 +114,24 @@ class SiteNetwork:
             return operator.share
         passing = ceil(round(operator.share * operator.usable, 6))
         return max(1, min(operator.share, passing))
+
+    @cached_property
+    def stream_trees(self) -> SpreadTrees | None:
+        """The trees of operators' streams, where these spread by trees."""
+        return None if self.spreading is None else SpreadTrees(self.spreading, self.sites.latency)
+
+    def spread(self, host: int, sites: Collection[int]) -> Mapping[int, int]:
+        """From every site that reads an operator's stream, but its host, to the site that sends it there.
+
+        >>> from distributary.plan.trees.tree import star
+        >>> direct = SiteNetwork(Sites(latency=[[0, 1, 2], [1, 0, 1], [2, 1, 0]]), (star(3),))
+        >>> direct.spread(0, {1, 2}), replace(direct, spreading=StreamSpreading(fanout=1)).spread(0, {1, 2})
+        ({1: 0, 2: 0}, {1: 0, 2: 1})
+        """
+        trees = self.stream_trees
+        if trees is None or len(sites) <= trees.spreading.fanout:
+            return {site: host for site in sites if site != host}
+        return trees.parents(host, sites)
 
     def with_tree(self, number: int, tree: Tree) -> SiteNetwork:
         """The network in which one tree is another."""
@@ -159,11 +183,15 @@ class Placement:
         one = self.workload.operators[operator]
         return one.cost * shared(sum(map(self.workload.items, one.inputs)), self.network.asked(one))
 
+    def spread(self, producer: int) -> Mapping[int, int]:
+        """From every site that reads an operator's stream, but its host, to the site that sends it there."""
+        readers = self.workload.readers[self.workload.stream(producer)]
+        return self.network.spread(self.hosts[producer], {self.hosts[reader] for reader in readers})
+
     def links(self, stream: int, reader: int) -> list[tuple[int, int]]:
         """The links that a stream takes from its publisher to an operator."""
         site, producer = self.hosts[reader], self.workload.producer(stream)
         if producer is not None:
-            host = self.hosts[producer]
-            return [] if host == site else [(host, site)]
+            return tree_links(self.spread(producer), self.hosts[producer], site)
         path = self.network.trees[self.workload.sources[stream].tree].path(site)
         return [(above, below) for below, above in pairwise(path)][::-1]

@@ -6,6 +6,7 @@
     latency = "latency.csv"          # as for trees; so are bandwidth, symmetric and [[site]]
     rules = ["migration", "replication"]         # optional; also partition; migration alone if not said
     filtering = true                 # optional: what a filter does not let pass is left out on the way to it
+    fanout = 4                       # optional: a site sends an operator's stream to so many others, at most
     matching = 0.1                   # optional: cycles an item for every link that a site forwards on
 
     [[site]]
@@ -66,6 +67,7 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, QueryRule
+from distributary.plan.queries.spreading import StreamSpreading, preference_of
 from distributary.plan.trees.matrices import SiteNames
 from distributary.plan.trees.rates import PipelineRates, read_rates
 from distributary.plan.trees.sites_file import PlanTables, SiteTable, read_sites, read_tables
@@ -130,6 +132,7 @@ class QueryPlanTables(PlanTables):
     rules: RuleNames = field(default_factory=lambda: ["migration"])
     matching: Number = 0
     filtering: Truth = False
+    fanout: Annotated[int, Field(ge=1, description="a whole number of at least 1")] | None = None
     source: dict[str, PublishedSource] = field(default_factory=dict)
     client: dict[str, Text] = field(default_factory=dict)
     operator: dict[str, OperatorTable] = field(default_factory=dict)
@@ -206,10 +209,16 @@ class _Reader:
             self.tables.matching,
             self._duties(),
             self.tables.filtering,
+            self._spreading(goal),
         )
         today = self._today(workload)
         rules = tuple(rule for name in self.tables.rules for rule in RULES[name])
         return QueryPlan(goal, rules, at_clients(workload, network).moved(today), bool(today))
+
+    def _spreading(self, goal: Goal) -> StreamSpreading | None:
+        """How operators' streams spread, if the file says to how many sites one site sends them at most."""
+        fanout = self.tables.fanout
+        return None if fanout is None else StreamSpreading(fanout, preference_of(goal))
 
     def _publishers(self) -> dict[str, int]:
         for name in self.catalogue.sources:

@@ -7,9 +7,9 @@ Every quantity of the nodes is a row of numbers, one for each site:
 | load | processor cycles a second that its operators spend |
 | cycles | processor cycles that an item costs all its operators together |
 | operators | how many operators it runs |
-| fanout | links of trees on which it forwards anything |
+| fanout | links of trees on which it forwards anything, of others' operators' streams too |
 | incoming | bytes a second that come in from other sites |
-| forwarding | bytes a second that it forwards on trees |
+| forwarding | bytes a second that it forwards on trees, of others' operators' streams too |
 | published | bytes a second that its operators send to other sites |
 | produced | bytes a second that its operators put out |
 | input, selectivity | sums of what its operators read a second, and of their selectivities |
@@ -22,18 +22,20 @@ Rules:
 - Numbers are floats. Whole numbers stay exact (parts of a stream are whole, so rates are multiplied by them
   before they are divided by `WHOLE`); others gather rounding errors, which `recount` removes.
 
-Cost: a change costs the length of the paths to the roots.
+Cost: a change costs the length of the paths to the roots, and where an operator's stream spreads by a tree,
+the sites that read it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from distributary.plan.queries.graph import WHOLE, QueryWorkload
 from distributary.plan.queries.placement import Placement, SiteNetwork
+from distributary.plan.queries.spreading import tree_links
 from distributary.plan.trees.tree import Tree
 
 Floats = npt.NDArray[np.float64]
@@ -80,6 +82,19 @@ class TreeArrays:
         if len(self.links):
             found[..., self.senders] = np.add.reduceat(values[..., self.links], self.starts, axis=-1)
         return found
+
+
+def stream_flows(network: SiteNetwork, host: int, reading: Mapping[int, int]) -> list[tuple[int, int, int]]:
+    """The links that an operator's stream takes, and how much of it is asked for beyond each.
+
+    `reading` has how much is read at every site.
+    """
+    parents = network.spread(host, reading.keys())
+    asked = {site: reading[site] for site in parents}
+    for site in reversed(parents):  # who gets it by way of a site comes after that site
+        if parents[site] != host:
+            asked[parents[site]] += asked[site]
+    return [(parent, site, asked[site]) for site, parent in parents.items()]
 
 
 class PlacementState:
@@ -155,24 +170,45 @@ class PlacementState:
         return self.rates[stream] * min(share, WHOLE) / WHOLE
 
     def near(self, operator: int) -> list[int]:
-        """An operator and those it exchanges data with."""
+        """An operator and those it exchanges data with.
+
+        Where streams spread by trees, also those that read the same: the ways to these may lead by its site.
+        """
         found = {operator, *self.readers[self.sources + operator]}
-        found |= {stream - self.sources for stream in self.inputs[operator] if stream >= self.sources}
+        read = [stream for stream in self.inputs[operator] if stream >= self.sources]
+        found |= {stream - self.sources for stream in read}
+        if self.network.spreading is not None:
+            found |= {reader for stream in read for reader in self.readers[stream]}
         return sorted(found)
+
+    def spreads(self, producer: int) -> bool:
+        """Whether the stream of an operator may need more than its host to reach all readers' sites.
+
+        So may one that as many operators read as a host may serve sites: one of them may go elsewhere.
+        """
+        spreading = self.network.spreading
+        return spreading is not None and len(self.readers[self.sources + producer]) > spreading.fanout
+
+    def way(self, stream: int, reader: int, moved: Collection[int], site: int) -> list[tuple[int, int]]:
+        """The links of an operator's stream to a reader, with some operators at another site."""
+
+        def host(operator: int) -> int:
+            return site if operator in moved else self.hosts[operator]
+
+        start = host(stream - self.sources)
+        parents = self.network.spread(start, {host(one) for one in self.readers[stream]})
+        return tree_links(parents, start, host(reader))
 
     # Counting anew
 
     def recount(self) -> None:
         """Every quantity of every node, from what is asked for on every link."""
         quantities = {name: np.zeros(self.count) for name in (*QUANTITIES, "input", "selectivity")}
+        self.quantities = quantities
         for operator, host in enumerate(self.hosts):
             for name in ("load", "cycles", "operators", "produced", "input", "selectivity"):
                 quantities[name][host] += self.statistic(name, operator)
-            for site, share in self.reading[operator].items():
-                if site != host:
-                    rate = self.carried(self.sources + operator, share)
-                    quantities["published"][host] += rate
-                    quantities["incoming"][site] += rate
+            self._count_stream(operator, 1)
         rates = np.array(self.rates[: self.sources])
         streams = np.array(self.tree_of, dtype=np.intp)
         for number, tree in enumerate(self.trees):
@@ -182,7 +218,6 @@ class PlacementState:
             quantities["forwarding"] += tree.by_sender(carried)
             self.active[number] = (units > 0).sum(axis=0)
             quantities["fanout"] += tree.by_sender((self.active[number] > 0).astype(np.float64))
-        self.quantities = quantities
 
     # Changes
 
@@ -266,11 +301,19 @@ class PlacementState:
                 self._ask(stream, host, sign * self.asked_by[operator])
             else:
                 self._read(stream - self.sources, host, sign * self.asked_by[operator])
-        for site, share in self.reading[operator].items():
-            if site != host:
-                rate = sign * self.carried(self.sources + operator, share)
+        self._count_stream(operator, sign)
+
+    def _count_stream(self, operator: int, sign: int) -> None:
+        """Count what travels of an operator's stream in (1) or out (-1)."""
+        stream, host, quantities = self.sources + operator, self.hosts[operator], self.quantities
+        for sender, receiver, share in stream_flows(self.network, host, self.reading[operator]):
+            rate = sign * self.carried(stream, share)
+            quantities["incoming"][receiver] += rate
+            if sender == host:
                 quantities["published"][host] += rate
-                quantities["incoming"][site] += rate
+            else:
+                quantities["forwarding"][sender] += rate
+                quantities["fanout"][sender] += sign
 
     def _ask(self, stream: int, site: int, share: int) -> None:
         number = self.tree_of[stream]
@@ -290,13 +333,18 @@ class PlacementState:
 
     def _read(self, producer: int, site: int, share: int) -> None:
         readers, stream = self.reading[producer], self.sources + producer
+        spreads = self.spreads(producer)
+        if spreads:
+            self._count_stream(producer, -1)
         before = readers.get(site, 0)
         after = before + share
         if after:
             readers[site] = after
         else:
             readers.pop(site, None)
-        if site != self.hosts[producer]:
+        if spreads:
+            self._count_stream(producer, 1)
+        elif site != self.hosts[producer]:
             change = self.carried(stream, after) - self.carried(stream, before)
             self.quantities["published"][self.hosts[producer]] += change
             self.quantities["incoming"][site] += change

@@ -4,6 +4,7 @@
 - `trial`: one of `systems.table.SYSTEMS` with a workload
 - `clients`: what its clients ask for and publish, with ids that collide
 - `audit`: checks every delivery of it, and what is missing, with `sim.oracle`
+- `promise`: nodes fail one after the other, and what was acknowledged must reach whom it is owed to, once
 - `query_trial`: queries at nodes whose operators move, checked with the interpreter
 - `query_workload`: queries and events for that
 - `query_answers`: what its clients must get

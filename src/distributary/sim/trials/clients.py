@@ -5,7 +5,8 @@ Rules:
 - What a workload makes up gets ids that collide: publishers number their events, and subscribers their
   subscriptions, from 1. So a system that knows an event or a subscription by its id alone is found out.
 - Records of the user's own are taken as they are: JSON lines, CSV, or a table (Parquet, Arrow), as for
-  `distributary match`. One that is malformed stops the trial, which is to be about all of them.
+  `distributary match`; in CSV a tolerance is a JSON object, quoted: `"{""price"": 0.05}"`. A record that is
+  malformed stops the trial, which is to be about all of them.
 - A workload may be given with options of its generator, such as `ranges:constrained=2,width=0.3`; they apply
   to whichever of its two generators has them.
 """
@@ -22,7 +23,7 @@ from zlib import crc32
 import pyarrow as pa
 from pyarrow import csv
 
-from distributary.errors import DistributaryError, DocumentError
+from distributary.errors import DistributaryError, DocumentError, UsageError
 from distributary.files import events_from_table, read_events, read_subscriptions, subscriptions_from_table
 from distributary.model import Event, Subscription
 from distributary.quarantine import Rejection
@@ -103,10 +104,10 @@ def made_up(name: str, subscriptions: int, events: int, seed: int) -> TrialData:
 
 
 def read_workload(text: str) -> tuple[Any, dict[str, Any]]:
-    """A workload's module and the options of its generators; DistributaryError when there are none such."""
+    """A workload's module and the options of its generators; UsageError when there are none such."""
     name, _, rest = text.partition(":")
     if name not in WORKLOADS:
-        raise DistributaryError(f"no workload {name!r}; there are {', '.join(WORKLOADS)}")
+        raise UsageError(f"no workload {name!r}; there are {', '.join(WORKLOADS)}")
     module = workload(name)
     known = {**_options(module.subscriptions), **_options(module.events)}
     chosen = {}
@@ -114,11 +115,11 @@ def read_workload(text: str) -> tuple[Any, dict[str, Any]]:
         key, _, value = part.partition("=")
         if key not in known:
             told = ", ".join(known) or "none"
-            raise DistributaryError(f"workload {name!r} has no option {key!r}; its options are {told}")
+            raise UsageError(f"workload {name!r} has no option {key!r}; its options are {told}")
         try:
             chosen[key] = type(known[key])(value)
         except ValueError as error:
-            raise DistributaryError(f"{key} of workload {name!r} is a number, not {value!r}") from error
+            raise UsageError(f"{key} of workload {name!r} is a number, not {value!r}") from error
     return module, chosen
 
 

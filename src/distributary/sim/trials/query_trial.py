@@ -24,7 +24,7 @@ from itertools import pairwise
 from random import Random
 from typing import Literal
 
-from distributary.errors import DistributaryError
+from distributary.errors import DistributaryError, UsageError
 from distributary.files import read_events
 from distributary.flow import Catalogue, Item, SourceIntake, read_query_file
 from distributary.model import Event
@@ -68,7 +68,7 @@ SCENARIO_NAMES = [
 
 @dataclass(frozen=True)
 class QueryTrial:
-    """What to run. DistributaryError when names or numbers do not fit together."""
+    """What to run. UsageError when names or numbers do not fit together."""
 
     file: str = ""
     """A file of queries; empty for generated queries over generated feeds."""
@@ -103,26 +103,26 @@ class QueryTrial:
         if self.scenario not in SCENARIO_NAMES:
             without = [name for name in SCENARIOS if name not in SCENARIO_NAMES]
             hint = f" ({', '.join(without)}: memories are lost, and nothing promised)" if without else ""
-            raise DistributaryError(
+            raise UsageError(
                 f"no scenario {self.scenario!r} for queries; there are {', '.join(SCENARIO_NAMES)}{hint}"
             )
         if self.nodes < 1 or (self.scenario != "calm" and self.nodes < 4):
             needed = "4 or more where there are faults" if self.nodes >= 1 else "1 or more"
-            raise DistributaryError(f"nodes: {self.nodes} are too few; give {needed}")
+            raise UsageError(f"nodes: {self.nodes} are too few; give {needed}")
         if self.gone and self.gone > self.nodes - 2:
-            raise DistributaryError(f"of {self.nodes} nodes {self.gone} cannot be gone: two must stay")
+            raise UsageError(f"of {self.nodes} nodes {self.gone} cannot be gone: two must stay")
         if self.gone and self.scenario not in LENIENT:
-            raise DistributaryError(f"with nodes that are gone, scenarios are {', '.join(LENIENT)}")
+            raise UsageError(f"with nodes that are gone, scenarios are {', '.join(LENIENT)}")
         if self.gone and self.seconds / (self.gone + 1) < 2 * GUARDING_SILENCE:
             least = 2 * GUARDING_SILENCE * (self.gone + 1)
-            raise DistributaryError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
+            raise UsageError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
         if self.speed < 0 or self.rush <= 0:
-            raise DistributaryError("a speed is at least 0, and a rush above 0")
+            raise UsageError("a speed is at least 0, and a rush above 0")
         if self.shed and (self.gone or not self.speed):
             reason = "nodes that are gone" if self.gone else "processors that take no time: give a speed"
-            raise DistributaryError(f"load is not shed with {reason}")
+            raise UsageError(f"load is not shed with {reason}")
         if self.events_file and not self.file:
-            raise DistributaryError("events are for the queries of a file: name it too")
+            raise UsageError("events are for the queries of a file: name it too")
 
     @property
     def command(self) -> str:

@@ -23,7 +23,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from distributary.errors import DistributaryError, FilterError
+from distributary.errors import FilterError, UsageError
 from distributary.model import Event, EventKey, Subscription, SubscriptionKey
 from distributary.overlay.node import Address
 from distributary.sim.deployment import Costs, Deployment
@@ -59,7 +59,7 @@ SHORTEST_GAP = 1.0
 
 @dataclass(frozen=True)
 class Trial:
-    """What to run. DistributaryError when a name is unknown or there are too few nodes."""
+    """What to run. UsageError when a name is unknown or there are too few nodes."""
 
     system: str
     scenario: str = "calm"
@@ -98,24 +98,20 @@ class Trial:
     def __post_init__(self) -> None:
         read_options(self.system, system(self.system).options, self.settings)
         if self.scenario not in (*SCENARIOS, "random"):
-            raise DistributaryError(
-                f"no scenario {self.scenario!r}; there are {', '.join(SCENARIOS)}, random"
-            )
+            raise UsageError(f"no scenario {self.scenario!r}; there are {', '.join(SCENARIOS)}, random")
         if self.workload:
             read_workload(self.workload)
         if self.nodes < 1 or (self.faulty and self.nodes < 8):
             least = "8 or more where there are faults" if self.nodes >= 1 else "1 or more"
-            raise DistributaryError(f"nodes: {self.nodes} are too few; give {least}")
+            raise UsageError(f"nodes: {self.nodes} are too few; give {least}")
         if self.events is not None and self.events < 1:
-            raise DistributaryError(f"{self.events} events show nothing; give 1 or more")
+            raise UsageError(f"{self.events} events show nothing; give 1 or more")
         if not self.gap >= SHORTEST_GAP:
-            raise DistributaryError(
+            raise UsageError(
                 f"{self.gap:g} s between events are too few to reach everybody; give {SHORTEST_GAP:g} or more"
             )
         if self.at_once < 1 or self.side < 1 or self.gone < 0 or not self.strength > 0:
-            raise DistributaryError(
-                "at_once and side are 1 or more, gone is 0 or more, and strength is above 0"
-            )
+            raise UsageError("at_once and side are 1 or more, gone is 0 or more, and strength is above 0")
 
     @property
     def faulty(self) -> bool:

@@ -83,7 +83,7 @@ class AttributeBroker(RendezvousBroker):
         self.schema = schema
         self.match = Matching(match)
         self.layout = IdentifierLayout(ring.circle, outstanding, len(schema.names))
-        self.filing = Filing(ring)
+        self.filing = Filing(ring, together=self.courier is not None)
         self.rendezvous = EntryLists(ring, self.replication, self._on_store)
         self.placements = Placements(
             ring,

@@ -7,7 +7,8 @@ Rules:
   placement are one operation: compare what should be filed with what is, and send the difference. So an
   update touches only the values that its old and new ranges do not share (004 section 3.1.2).
 - The placement determines how a change travels: one route for each key, a walk along the ring, or one
-  multicast.
+  multicast. With `together`, what would take a route for each key takes one multicast too: as many messages
+  arrive, but fewer are sent, and each that is lost costs a repetition.
 - `refresh` stores everything again unchanged, by one message to each next node whatever the placement.
 """
 
@@ -81,10 +82,11 @@ def shares_of(entry: FiledEntry, ring: Ring) -> Filed:
 
 
 class Filing:
-    """The entries that one home has filed."""
+    """The entries that one home has filed; `together` as above."""
 
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: Ring, *, together: bool = False) -> None:
         self.ring = ring
+        self._together = together
         self._filed: dict[SubscriptionKey, Filed] = {}
         self._entries: dict[SubscriptionKey, dict[EntryName, tuple[FiledEntry, int]]] = {}
         """For each subscription, its entries, each with the serial number of its last change."""
@@ -131,7 +133,7 @@ class Filing:
         self, placement: AttributePlacement | None, keys: list[int], filed: Filed, change: Change
     ) -> None:
         spread = Spread.EACH if placement is None else placement.spread
-        if spread is Spread.JUMP:
+        if spread is Spread.JUMP or (spread is Spread.EACH and self._together):
             self.ring.multicast(keys, change)
         elif spread is Spread.EACH:
             for key in keys:

@@ -69,30 +69,32 @@ class EntryLists:
         self._apply(message, arrival.keys)
 
     def _apply(self, change: EntryStore | EntryDrop, keys: Iterable[int]) -> None:
-        for key in keys:
-            if isinstance(change, EntryStore):
-                self._store(key, change.name, change.entry)
-            else:
-                self._remove(key, change.name, change.serial)
+        if isinstance(change, EntryStore):
+            changed = [key for key in keys if self._is_newer(key, change.name, change.entry)]
+            self.replication.put_all(changed, change.name, change.entry)
+        else:
+            removed = [key for key in keys if self._is_removed(key, change.name, change.serial)]
+            self.replication.put_all(removed, change.name, None)
 
-    def _store(self, key: int, name: EntryName, entry: ListEntry) -> None:
+    def _is_newer(self, key: int, name: EntryName, entry: ListEntry) -> bool:
+        """Whether an entry that was stored is a change of the list; if it is there already, renew it."""
         if self._dropped.get((key, name), -1) >= entry.serial:
-            return
+            return False
         known = self.replication.contents(key).get(name)
         if known is None or known.serial < entry.serial:
-            self.replication.put(key, name, entry)
-        else:
-            self.replication.renew(key, name)
+            return True
+        self.replication.renew(key, name)
+        return False
 
-    def _remove(self, key: int, name: EntryName, serial: int) -> None:
+    def _is_removed(self, key: int, name: EntryName, serial: int) -> bool:
+        """Whether an entry is in the list and is to be dropped; the drop is remembered either way."""
         known = self.replication.contents(key).get(name)
         if known is not None and known.serial > serial:
-            return
+            return False
         self._dropped[key, name] = max(serial, self._dropped.pop((key, name), -1))
         if len(self._dropped) > REMEMBERED:
             self._dropped.popitem(last=False)
-        if known is not None:
-            self.replication.drop(key, name)
+        return known is not None
 
     # Along the ring.
 

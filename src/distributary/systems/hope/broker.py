@@ -30,6 +30,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 from typing import Any, ClassVar
 from zlib import crc32
 
@@ -202,8 +203,11 @@ class HopeBroker(RendezvousBroker):
         self.ring.route(self.cubes.position(CubeVertex(key, facet, rank)), publication)
         self.home.offer(event)
 
-    def catch_up(self, key: SubscriptionKey, since: float = 0.0) -> None:
+    def catch_up(self, key: SubscriptionKey, since: float = -inf) -> None:
         """Have the stored events since a time delivered, except those that the subscriber has already.
+
+        The time is by the clock of this node; what was stored less after it than the request is under way
+        may be left out.
 
         DistributaryError for a subscription with a tolerance, which depends on the order of events.
         """

@@ -10,8 +10,11 @@ Rules:
   its home has vanished, the time is kept with the owner of the subscription's own key on the ring, which does
   not depend on the cubes. A vertex where that subscription is registered anew, by whichever home, asks there.
 - A home that starts again with its state catches up with what came while it was down.
-- Times are those of the nodes that noted them. Where their clocks differ, so does what is sent: too much does
-  no harm at the same home, which delivers nothing twice; too little is missed, up to the difference.
+- Clocks need not agree. Nodes tell each other how long ago something was, and each measures that by itself:
+  an absence by its clock, which makes it longer when that is put forward, and the age of an event by
+  `Replication.uptime`, which does not make it older then. A margin is added for the time that messages take.
+  So rather too much is sent. That does no harm at the same home, which delivers nothing twice; another home
+  may repeat what was delivered within the margin. Clocks that run at different speeds still disagree.
 - Not for subscriptions with a tolerance, whose answer depends on the order of events. A home that has lost
   its state does not know what it has delivered, so it catches up only when asked.
 
@@ -31,6 +34,7 @@ from distributary.overlay.hypercube import CubeVertex, Key, children_above
 from distributary.overlay.node import Address
 from distributary.overlay.ring.ring import Arrival
 from distributary.systems.hope.messages import (
+    Absence,
     AbsenceName,
     AbsenceNotice,
     AbsenceQuery,
@@ -51,6 +55,8 @@ if TYPE_CHECKING:
 
 LONGEST_ABSENCE = 7 * 86_400.0
 """Seconds after which it is forgotten that a subscription was there."""
+MARGIN = 5.0
+"""Seconds that messages may take, at least; a refresh period where faults are borne."""
 
 
 class EventHistory:
@@ -63,7 +69,9 @@ class EventHistory:
         self._active_at = 0.0
         """When this node was last known to be running."""
         self._starts_again = False
-        node, ring = broker.node, broker.ring
+        node, ring, replication = broker.node, broker.ring, broker.replication
+        replication.dated(StoredEvent, replication.uptime)
+        replication.dated(Absence, lambda: node.now)
         ring.listen(EventRecall, self._recall)
         ring.listen(StoredEventRequest, self._fetch)
         ring.listen(AbsenceNotice, self._note_absence)
@@ -87,22 +95,22 @@ class EventHistory:
             return
         if len(past) >= self.limit:
             replication.drop(position, min(past, key=lambda known: (past[known], known)))
-        stored = StoredEvent(self.broker.node.now, message.filter, message.event)
+        stored = StoredEvent(replication.uptime(), message.filter, message.event)
         replication.put(position, name, stored)
 
     def catch_up(self, key: SubscriptionKey, since: float) -> None:
-        """Have the stored events since a time delivered, except those that the subscriber has already.
-
-        DistributaryError for a subscription with a tolerance, which depends on the order of events.
-        """
+        """As `HopeBroker.catch_up`."""
         if not self._applies_to(key):
             raise DistributaryError(
                 f"subscription {key} has a tolerance, which depends on the order of events; "
                 "that of remembered ones is not known; catch up with a subscription without one"
             )
+        self._ask_for(key, self.broker.node.now - since)
+
+    def _ask_for(self, key: SubscriptionKey, seconds: float) -> None:
         agreed = self.broker.agreement.settled
         ranks = sorted({*agreed.past, agreed.publishing, *agreed.registering})
-        recall = EventRecall(key, self.broker.node.address, self.broker.filter_of(key), since)
+        recall = EventRecall(key, self.broker.node.address, self.broker.filter_of(key), seconds)
         self.broker.send_up(key, ranks, recall)
 
     def _applies_to(self, key: SubscriptionKey) -> bool:
@@ -124,12 +132,12 @@ class EventHistory:
             broker.tell(message.home, StoredEventOffer(message.subscription, tuple(found)))
 
     def _past(self, position: int, message: EventRecall) -> list[StoredEventPlace]:
+        replication = self.broker.replication
+        oldest = replication.uptime() - message.seconds
         return [
             StoredEventPlace(position, entry.event.key)
-            for entry in self.broker.replication.contents(position).values()
-            if isinstance(entry, StoredEvent)
-            and entry.time >= message.since
-            and not message.filter & ~entry.filter
+            for entry in replication.contents(position).values()
+            if isinstance(entry, StoredEvent) and entry.time >= oldest and not message.filter & ~entry.filter
         ]
 
     def _ask_for_missing(self, message: StoredEventOffer, sender: Address) -> None:
@@ -157,9 +165,10 @@ class EventHistory:
     # Absences.
 
     def leaves(self, key: SubscriptionKey, since: float) -> None:
-        """Note that nobody gets a subscription's events since a time."""
+        """Note that nobody gets a subscription's events since a time, by the clock here."""
         if self.limit:
-            self.broker.ring.route(self._absence_key(key), AbsenceNotice(key, since))
+            seconds = self.broker.node.now - since
+            self.broker.ring.route(self._absence_key(key), AbsenceNotice(key, seconds))
 
     def comes(self, registration: RegistrationName) -> None:
         """Have a home catch up with what a subscription of it has missed, if that was there before."""
@@ -172,27 +181,30 @@ class EventHistory:
     def _note_absence(self, message: AbsenceNotice, arrival: Arrival) -> None:
         (position,) = arrival.keys
         name = AbsenceName(message.subscription)
-        known = self.broker.replication.contents(position).get(name, message.since)
-        self.broker.replication.put(position, name, max(known, message.since))
+        since = self.broker.node.now - message.seconds
+        known = self.broker.replication.contents(position).get(name, Absence(since))
+        self.broker.replication.put(position, name, Absence(max(known.time, since)))
 
     def _answer_query(self, message: AbsenceQuery, arrival: Arrival) -> None:
         (position,) = arrival.keys
         name = AbsenceName(message.subscription)
-        since = self.broker.replication.contents(position).get(name)
-        if since is not None:
+        absence = self.broker.replication.contents(position).get(name)
+        if absence is not None:
             self.broker.replication.drop(position, name)
-            self.broker.tell(message.home, AbsenceReply(message.subscription, since))
+            seconds = self.broker.node.now - absence.time
+            self.broker.tell(message.home, AbsenceReply(message.subscription, seconds))
 
     def _welcome_back(self, message: AbsenceReply, sender: Address) -> None:
         if message.subscription in self.broker.home and self._applies_to(message.subscription):
-            self.catch_up(message.subscription, message.since)
+            margin = max(MARGIN, self.broker.refresh or 0.0)
+            self._ask_for(message.subscription, message.seconds + margin)
 
     # Time.
 
     def _started(self) -> None:
         self._starts_again = bool(self.limit and len(self.broker.home))
         if self.broker.refresh is None:
-            self._catch_up_with_downtime(margin=0.0)
+            self._catch_up_with_downtime(margin=MARGIN)
 
     def each_period(self, refresh: float) -> None:
         """Catch up after a restart as soon as this node is a member again, and forget long absences."""
@@ -201,8 +213,8 @@ class EventHistory:
         replication = self.broker.replication
         before = self.broker.node.now - LONGEST_ABSENCE
         for position in list(replication.hosted()):
-            for name, since in list(replication.contents(position).items()):
-                if isinstance(name, AbsenceName) and since < before:
+            for name, entry in list(replication.contents(position).items()):
+                if isinstance(entry, Absence) and entry.time < before:
                     replication.drop(position, name)
 
     def _catch_up_with_downtime(self, margin: float) -> None:

@@ -108,12 +108,13 @@ class AdvertRequest(NamedTuple):
 
 
 class EventRecall(NamedTuple):
-    """From the vertex of a subscription upwards: send the stored events that cover the filter home."""
+    """From the vertex of a subscription upwards: send the stored events that cover the filter home, unless
+    they were stored more than so many seconds ago."""
 
     subscription: SubscriptionKey
     home: Address
     filter: int
-    since: float
+    seconds: float
     came_from: Key | None = None
 
 
@@ -147,24 +148,24 @@ class EventRecallReply(NamedTuple):
 
 
 class AbsenceNotice(NamedTuple):
-    """To the owner of a subscription's own key: nobody gets its events since a time."""
+    """To the owner of a subscription's own key: nobody gets its events, for so many seconds now."""
 
     subscription: SubscriptionKey
-    since: float
+    seconds: float
 
 
 class AbsenceQuery(NamedTuple):
-    """To the same owner: the subscription is at a home now; since when was it away?"""
+    """To the same owner: the subscription is at a home now; how long was it away?"""
 
     subscription: SubscriptionKey
     home: Address
 
 
 class AbsenceReply(NamedTuple):
-    """To the home: since then; nothing is answered about a subscription that was not there before."""
+    """To the home: for so many seconds; nothing is told of a subscription that was not there before."""
 
     subscription: SubscriptionKey
-    since: float
+    seconds: float
 
 
 class RegistrationName(NamedTuple):
@@ -188,13 +189,19 @@ class EventName(NamedTuple):
 
 
 class AbsenceName(NamedTuple):
-    """Names the absence of a subscription; the entry is the time since when."""
+    """Names the absence of a subscription; the entry is an `Absence`."""
 
     subscription: SubscriptionKey
 
 
+class Absence(NamedTuple):
+    """Since when nobody gets the events of a subscription, by the clock of the node that keeps this."""
+
+    time: float
+
+
 class StoredEvent(NamedTuple):
-    """An event as a vertex stores it: when it arrived, and its filter."""
+    """An event as a vertex stores it: when it arrived, as its keeper counts time, and its filter."""
 
     time: float
     filter: int

@@ -21,15 +21,11 @@ from functools import partial
 from math import inf
 
 from distributary.errors import DistributaryError
-from distributary.filters.topic import TopicFilter
-from distributary.filters.where.expression import attributes_of
-from distributary.filters.where.filter import WhereFilter
 from distributary.flow import Item, Query, Source, SourceIntake
-from distributary.flow.catalogue import published_topic
 from distributary.flow.incremental.running import END
-from distributary.flow.language.topics import TopicTemplate, published_item
-from distributary.model import Delivery, Event, Subscription, SubscriptionKey
+from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
+from distributary.plan.queries.spreading import ParentPreference, preference_of
 from distributary.systems.queries import messages, settings
 from distributary.systems.queries.checkpoints import CheckpointManager
 from distributary.systems.queries.connections import Connections
@@ -43,16 +39,13 @@ from distributary.systems.queries.own_metrics_meter import OwnMetricsMeter
 from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.publications import StreamPublication
 from distributary.systems.queries.reconfiguration import Reconfiguration
-from distributary.systems.queries.registry import QueryRegistry, client_name, subscriber_name
+from distributary.systems.queries.registry import QueryRegistry, client_name
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
 from distributary.systems.queries.shedding import Shedding
-from distributary.systems.queries.source_trees import ParentPreference, preference_of
+from distributary.systems.queries.stream_subscriptions import StreamSubscriptions
 from distributary.systems.queries.stream_trees import StreamTreeSettings
 from distributary.systems.queries.thinning import NodeThinning
 from distributary.systems.queries.traffic import TrafficCounter
-
-OWN = frozenset({"id", "topic"})
-"""What a condition sees of an event beside its attributes."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +130,7 @@ class FlowBroker:
             thinning=None if shedding is None else NodeThinning(shedding.seed),
         )
         self.router = self.engine.router
+        self.subscriptions = StreamSubscriptions(self.engine, node.deliver)
         self.checkpoints: CheckpointManager | None = None
         if checkpoints is not None:
             self.checkpoints = CheckpointManager(connections, self.engine, checkpoints, around.brokers)
@@ -303,7 +297,7 @@ class FlowBroker:
         for spec in reversed(specs):
             self.engine.begin(spec.name)
 
-    def _deliver(self, query: str, stream: str, output: str, item: Item) -> None:
+    def _deliver(self, query: str, stream: str, output: str, number: int, item: Item) -> None:
         if self.shedding is None or self.shedding.clients.delivers(query, stream, item):
             self.node.deliver(QueryResult(output, item))
 
@@ -311,34 +305,14 @@ class FlowBroker:
         self.refused[message.name] = message.reason
 
     def _subscription_streams(self, message: messages.SubscriptionStreams, sender: Address) -> None:
-        subscription = message.subscription
         self.router.learn(message.locations)
-        topics = dict(message.topics)
-        filters: list[TopicFilter | WhereFilter] = []
-        if subscription.topic is not None:
-            filters.append(TopicFilter.parse(subscription.topic))
-        where = subscription.where
-        if where is not None and OWN & set(attributes_of((condition := WhereFilter.parse(where)).expression)):
-            filters.append(condition)  # of the event, not of the item: it is decided here alone
-            where = None
-
-        def sink(template: TopicTemplate, item: Item) -> None:
-            event = published_item(item, template.topic(item.attributes))
-            if all(filter.matches(event) for filter in filters):
-                self.node.deliver(Delivery(event, subscription.subscriber, (subscription.id,)))
-
-        for name, stream in message.streams:
-            reader = subscriber_name(subscription.key, message.generation, name)
-            if reader in self.engine.hosted:
-                continue  # the same subscription was made once more
-            cursor = InputCursor(stream, Selection(where=where))
-            template = TopicTemplate.parse(topics.get(name, published_topic(name)))
-            self.engine.serve(reader, cursor, partial(sink, template))
+        self.subscriptions.begin(message)
 
     def _withdrawal(self, message: messages.WithdrawalNotice, sender: Address) -> None:
         """Free all state of what is withdrawn."""
         unread = self.router.withdraw(message.names)
-        for part in (self.engine, self.optimiser, self.checkpoints, self.reconfiguration):
+        parts = (self.engine, self.subscriptions, self.optimiser, self.checkpoints, self.reconfiguration)
+        for part in parts:
             if part is not None:
                 part.withdraw()
         for stream in unread:

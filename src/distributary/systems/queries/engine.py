@@ -40,8 +40,8 @@ from distributary.systems.queries.traffic import OperatorDemand, TrafficCounter
 ACKNOWLEDGE_EVERY = 16
 """A reader acknowledges after so many elements."""
 
-Sink = Callable[[Item], None]
-"""Where a client's items go."""
+Sink = Callable[[int, Item], None]
+"""Where a client's items go, with their numbers in the stream."""
 
 
 class ReaderState(Enum):
@@ -447,7 +447,7 @@ class Engine:
         if isinstance(hosted, HostedClient):
             for element in elements:
                 if element.item is not None:
-                    hosted.sink(element.item)
+                    hosted.sink(element.number, element.item)
                 elif element.watermark is not None:
                     hosted.watermark = max(hosted.watermark, element.watermark)
         elif isinstance(hosted, HostedOperator):

@@ -259,7 +259,8 @@ class SnapshotOptimiser(QueryOptimiser):
         """Weigh the rules on this node's operators, and propose the best."""
         settings, sites = self.settings, snapshot.sites
         here = sites.index(self.node.address)
-        placement = self._with_arrivals(snapshot, here).placement()
+        spreading = self._site.engine.router.stream_trees.settings.spreading
+        placement = self._with_arrivals(snapshot, here).placement(spreading)
         estimate = PlacementEstimate(settings.goal, placement)
         climber = Climber(estimate, settings.rules, settings.area)
         roots = [snapshot.root(tree) for tree in range(len(snapshot.trees))]

@@ -11,10 +11,10 @@ from distributary.overlay.node import Address
 from distributary.plan.goal.expression import Goal, Place, SystemCost
 from distributary.plan.queries.optimiser import BATCH
 from distributary.plan.queries.rules import HYBRID, MIGRATIONS, QueryRule, RuleArea
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.plan.trees.metrics import Metric, metrics_of
 from distributary.systems.queries.local_goals import is_local
 from distributary.systems.queries.own_metrics import LinkGauges, NodeGauges
-from distributary.systems.queries.source_trees import ParentPreference
 
 Addresses = Sequence[Address]
 

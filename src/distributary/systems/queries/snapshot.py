@@ -35,6 +35,7 @@ from distributary.plan.queries.blocks import running_blocks
 from distributary.plan.queries.catalogue import WorkloadStatistics, workload_of
 from distributary.plan.queries.placement import Placement, SiteNetwork
 from distributary.plan.queries.rules import REPLICATION
+from distributary.plan.queries.spreading import StreamSpreading
 from distributary.plan.trees.tree import NO_PARENT, Sites, Tree
 from distributary.systems.queries.messages import TrafficCounts
 from distributary.systems.queries.own_metrics import OwnMetricsTable
@@ -99,12 +100,12 @@ class PlanningSnapshot(NamedTuple):
         operators = tuple(record.operator() for record in self.operators)
         return graph.QueryWorkload(self.sources, operators, self.queries)
 
-    def placement(self) -> Placement:
-        """The problem as the planner takes it."""
+    def placement(self, spreading: StreamSpreading | None = None) -> Placement:
+        """The problem as the planner takes it, with operators' streams spreading so."""
         trees = tuple(Tree(parents) for parents in self.trees)
         links, nodes = dict(self.own.links), dict(self.own.nodes)
         sites = Sites(self.latency, self.bandwidth, link_metrics=links, site_metrics=nodes)
-        network = SiteNetwork(sites, trees, self.speed, filtering=True)
+        network = SiteNetwork(sites, trees, self.speed, filtering=True, spreading=spreading)
         return Placement(self.workload(), network, self.hosts)
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from distributary.flow import Source
 from distributary.overlay.node import Address, Message, Node
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.systems.queries import messages
 from distributary.systems.queries.links import LinkReport, LinkTable
 from distributary.systems.queries.messages import StreamLocation
@@ -27,7 +28,6 @@ from distributary.systems.queries.own_metrics import OwnMetricsReport
 from distributary.systems.queries.settings import Surroundings
 from distributary.systems.queries.source_trees import (
     ParentChoice,
-    ParentPreference,
     SourceFeed,
     SourceTree,
     best_root,

@@ -17,12 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from itertools import pairwise, permutations
 from typing import NamedTuple
 
 from distributary.overlay.node import Address
-from distributary.plan.goal.expression import Goal, SystemCost, names_in
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.systems.queries.links import LinkTable
 
 
@@ -116,31 +115,6 @@ class SourceTree:
         for orphan in [node for node, parent in self.parents.items() if parent == removed]:
             self.parents[orphan] = choice.best(self, members, orphan)
             members += [orphan, *self.below(orphan)]
-
-
-class ParentPreference(Enum):
-    """By what a node's parent is chosen (003, section 5.1.3)."""
-
-    NEAREST = "the nearest member"
-    SHORTEST_PATH = "the member by which the way from the root takes the least time"
-    FEWEST_CHILDREN = "the member with the fewest children, and of those the nearest"
-
-
-def preference_of(goal: Goal | None) -> ParentPreference:
-    """The preference that serves a goal.
-
-    >>> from distributary.plan.queries.goals import LATENCY, parse_query_goal
-    >>> preference_of(parse_query_goal(LATENCY)).name
-    'SHORTEST_PATH'
-    """
-    if goal is None:
-        return ParentPreference.NEAREST
-    metrics = (goal.cost, *(constraint.metric for constraint in goal.constraints))
-    values = [metric.value if isinstance(metric, SystemCost) else metric for metric in metrics]
-    named = {name for value in values for name in names_in(value)}
-    if "fanout" in named or "node delay" in named:
-        return ParentPreference.FEWEST_CHILDREN
-    return ParentPreference.SHORTEST_PATH if "latency" in named else ParentPreference.NEAREST
 
 
 class ParentChoice(NamedTuple):

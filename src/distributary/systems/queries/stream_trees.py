@@ -21,9 +21,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from distributary.overlay.node import Address, Message, Node
+from distributary.plan.queries.spreading import ParentPreference, StreamSpreading
 from distributary.systems.queries.links import LinkEstimate, LinkTable
 from distributary.systems.queries.retention import discard
-from distributary.systems.queries.source_trees import ParentChoice, ParentPreference, SourceTree
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from distributary.systems.queries.tree_rules import restructure
 
 
@@ -88,6 +89,11 @@ class StreamTreeSettings(NamedTuple):
     prefer: ParentPreference = ParentPreference.NEAREST
     period: float | None = None
 
+    @property
+    def spreading(self) -> StreamSpreading:
+        """How the planner takes streams to spread by them."""
+        return StreamSpreading(self.fanout, self.prefer)
+
 
 class StreamTrees:
     """The trees of the streams that are published at a node.
@@ -109,7 +115,7 @@ class StreamTrees:
         """How often a rule was applied to a tree."""
         self._node = node
         self._send = send
-        self._settings = settings
+        self.settings = settings
         self._version_of = version_of
         self._measured = links
         self._links = LinkTable()
@@ -124,14 +130,14 @@ class StreamTrees:
 
     @property
     def _choice(self) -> ParentChoice:
-        return ParentChoice(self._links, self._settings.fanout, self._settings.prefer)
+        return ParentChoice(self._links, self.settings.fanout, self.settings.prefer)
 
     def admits(self, stream: str, node: Address) -> bool:
         """Whether a node may ask here for a stream; if not, it is told whom to ask."""
         tree = self.trees.setdefault(stream, SourceTree(self._node.address))
         tree.idle.discard(node)
         is_new = node not in tree.parents
-        if is_new and tree.children(tree.root) < self._settings.fanout:
+        if is_new and tree.children(tree.root) < self.settings.fanout:
             tree.parents[node] = tree.root
         parent = tree.parents.get(node)
         if parent is None:
@@ -186,7 +192,7 @@ class StreamTrees:
             self.trees[message.stream].unsettled.discard(sender)
 
     def _restructure(self, about: object) -> None:
-        self._node.wake_after(self._settings.period or 0.0, "flow restructure")
+        self._node.wake_after(self.settings.period or 0.0, "flow restructure")
         self._links.learn(self._node.address, self.links_to(self._measured_others()))
         for stream, tree in self.trees.items():
             if all(parent == tree.root for parent in tree.parents.values()):

@@ -19,9 +19,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from distributary.overlay.node import Address
+from distributary.plan.queries.spreading import ParentPreference
 from distributary.plan.trees.rules import LOCAL, PARENT_CHILD_SWAP
 from distributary.plan.trees.tree import NO_PARENT, Tree
-from distributary.systems.queries.source_trees import ParentChoice, ParentPreference, SourceTree
+from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 
 RULES = tuple(rule for rule in LOCAL if rule is not PARENT_CHILD_SWAP)
 MARGIN = 0.05

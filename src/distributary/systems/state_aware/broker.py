@@ -19,7 +19,8 @@ Rules:
 - The rendezvous preselects, the home decides; both remember what was delivered (`TrackedSubscription`). When
   a home declines a value that a rendezvous selected, it registers again, with the values it remembers. A
   rendezvous that does not know what was delivered, or learns that a value never arrived, forgets what it
-  remembers: the next value is then sent, and the home decides.
+  remembers: the next value is then sent, and the home decides. It may be one that the subscriber had before
+  others: a home declines that too, for a value is delivered once, and what counts is what came last.
 - Registrations are soft state. With `refresh`, homes repeat them, with the values they remember, and a
   rendezvous drops those not repeated for `PERIODS` periods. With replication, other nodes take over the
   directory of a failed rendezvous, but not the values last delivered. Without either, and without faults,
@@ -71,8 +72,12 @@ class LastDelivered(NamedTuple):
 
         Of stamps of several nodes nothing tells the order, so `stamp` is compared as well as `seen`: a home
         may have declined another node's value since.
+
+        >>> last = LastDelivered("t", (), stamp=ValueStamp(7, 0.0, 2), seen=ValueStamp(8, 0.0, 5))
+        >>> [last.includes(ValueStamp(7, 0.0, number)) for number in (1, 2, 3)]
+        [True, True, False]
         """
-        return stamp == self.stamp or not stamp.is_newer(self.seen)
+        return not (stamp.is_newer(self.stamp) and stamp.is_newer(self.seen))
 
 
 Held = tuple[LastDelivered, ...]
@@ -144,7 +149,7 @@ class ValueNotice(NamedTuple):
 class TrackedSubscription:
     """A subscription with the values last delivered to it, as known at its rendezvous or its home."""
 
-    __slots__ = ("change", "delivered", "key", "others", "refreshed", "registered", "rule", "sent")
+    __slots__ = ("change", "delivered", "key", "others", "place", "refreshed", "registered", "rule", "sent")
 
     def __init__(self, registered: DirectoryEntry, now: float) -> None:
         filters = parse_filters(registered.subscription)
@@ -161,6 +166,8 @@ class TrackedSubscription:
         """By topic; when a topic is missing, its next value is to be sent."""
         self.sent: dict[str, float] = {}
         """At its rendezvous: when the value last delivered was sent, by topic and the clock here."""
+        self.place: dict[str, int] = {}
+        """At its home: the place of the value last delivered among the subscriber's deliveries, by topic."""
         self.refreshed = now
 
     @property
@@ -173,9 +180,9 @@ class TrackedSubscription:
         """The least of its tolerances, which determines where it is kept."""
         return min(tolerance for _, tolerance in self.change.tolerances)
 
-    def last_seen(self, topic: str) -> ValueStamp | None:
-        """The stamp of the newest event of a topic that was decided on; None if there is none."""
-        return self.delivered[topic].seen if topic in self.delivered else None
+    def has_decided_on(self, topic: str, stamp: ValueStamp) -> bool:
+        """Whether the event of a topic with that stamp, or a later one of the same node, was decided on."""
+        return topic in self.delivered and self.delivered[topic].includes(stamp)
 
     def _last_values(self, topic: str) -> dict[str, float]:
         return dict(self.delivered[topic].values) if topic in self.delivered else {}
@@ -407,13 +414,28 @@ class StateAwareBroker(RendezvousBroker):
             own = self._own.get(name)
             if own is None or own.registered.item != item:
                 unknown.append(name)
-            elif not stamp.is_newer(own.last_seen(event.topic)):
+            elif own.has_decided_on(event.topic, stamp):
                 self.correct(own, event.topic, stamp)
             elif self.decide(own, event, stamp):
                 taken.append(name)
-        self.home.accept(event, taken)
+        self._deliver(event, taken)
         if unknown:
             self.send(arrival.origin, UnknownSubscriptions(item, tuple(unknown)))
+
+    def _deliver(self, event: Event, taken: list[SubscriptionKey]) -> None:
+        """Deliver a value for subscriptions that take it, and note where it stands among the deliveries."""
+        assert event.topic is not None
+        self.home.accept(event, taken)
+        for name in taken:
+            place = self.home.place_of(event.key, name.subscriber)
+            if place is not None:
+                self._own[name].place[event.topic] = place
+
+    def _is_superseded(self, own: TrackedSubscription, event: Event) -> bool:
+        """Whether the subscriber had this event before the one that the subscription had last."""
+        assert event.topic is not None
+        place = self.home.place_of(event.key, own.name.subscriber)
+        return place is not None and place < own.place.get(event.topic, 0)
 
     def correct(self, own: TrackedSubscription, topic: str, stamp: ValueStamp) -> None:
         """Tell a rendezvous what was delivered, after it selected a value that was decided on before."""
@@ -422,7 +444,7 @@ class StateAwareBroker(RendezvousBroker):
 
     def decide(self, own: TrackedSubscription, event: Event, stamp: ValueStamp) -> bool:
         """Whether a subscription of this node takes a value that its rendezvous selected it for."""
-        if own.takes(event, stamp):
+        if not self._is_superseded(own, event) and own.takes(event, stamp):
             return True
         assert event.topic is not None
         last = own.delivered.get(event.topic)

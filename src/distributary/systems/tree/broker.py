@@ -5,17 +5,19 @@ Rules:
 - A subscription's profile is made known up the tree; its home alone decides what is delivered.
 - Everything else is the tree's: see `overlay.tree`. With heartbeats nodes find failures and mend the tree;
   without, they send what the system itself needs and nothing else.
-- Who the root is must survive the root: whoever makes the nodes remembers it (`TreeAssembly`).
+- Who the root is must survive the root: whoever makes the nodes remembers it (`TreeAssembly`). A root that
+  starts again without its disk is not the root, unless there is nobody else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from distributary.filters.profile import Profile
-from distributary.model import Event, Subscription, SubscriptionKey
+from distributary.model import Event, Offset, Subscription, SubscriptionKey
+from distributary.overlay.broker import SessionState
 from distributary.overlay.courier import Courier
-from distributary.overlay.node import Address, Node
+from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree.interest import Form, form_of, profile_of
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
@@ -24,6 +26,7 @@ from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 from distributary.systems.publishing import require_readable
 from distributary.systems.tree.optimiser import TreeOptimiser
+from distributary.systems.tree.resuming import ResumingClients
 from distributary.systems.tree.settings import OptimisationSettings
 from distributary.systems.tree.statistics import LocalClients
 
@@ -38,7 +41,7 @@ class TreeBroker:
     >>> broker = TreeBroker(TreeNode(node, is_root=True))
     >>> _ = node.start(now=0)
     >>> node.call(lambda: broker.subscribe(Subscription("s1", "ann", where="a > 3")), now=0)
-    []
+    [Acknowledge(what=SubscriptionKey(subscriber='ann', id='s1'))]
     >>> [given] = node.call(lambda: broker.publish(Event("e1", attributes={"a": 4})), now=0)
     >>> given.item.event.id, given.item.subscriber, given.item.subscriptions
     ('e1', 'ann', ('s1',))
@@ -49,7 +52,8 @@ class TreeBroker:
         self.node = tree.node
         self.home = Home(tree.node)
         self._forms: dict[SubscriptionKey, Form] = {}
-        tree.on_event(self.home.offer)
+        self._resuming = ResumingClients(tree, self.home, self._want)
+        tree.on_event(self._offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
             clients = LocalClients(self.wants, self.home.__len__)
@@ -60,26 +64,62 @@ class TreeBroker:
         """Whether the node is the root of the tree or has a parent."""
         return self.tree.is_root or self.tree.parent is not None
 
+    @property
+    def acknowledges(self) -> bool:
+        """Where nodes may fail, clients are told what is safe."""
+        return self.tree.settings.heartbeat is not None
+
+    @property
+    def congested(self) -> bool:
+        """Whether publishers should wait: too much has been published here that is not safe yet."""
+        return self.tree.outbox.full
+
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node, in place of one with the same key."""
         self.home.add(subscription)
-        before = self._forms.get(subscription.key)
-        form = form_of(Profile(self.home.filters(subscription.key)))
-        if form != before:
-            self._forms[subscription.key] = form
-            self.tree.want(form)
-            if before is not None:
-                self.tree.unwant(before)
+        self._want(subscription.key, form_of(Profile(self.home.filters(subscription.key))))
+        self.tree.upstream.when_granted(lambda: self.node.acknowledge(subscription.key))
+
+    def resume(self, session: SessionState) -> None:
+        """Register a client's subscriptions, and deliver what it has missed: see `resuming`."""
+        self._resuming.resume(session)
+
+    def reached(self, subscriber: str) -> Offset | None:
+        """Up to where this client has been given all that its subscriptions here want; see `Broker`."""
+        log, upstream = self.tree.log, self.tree.upstream
+        if not self.tree.is_root and (upstream.granted < upstream.version or log.position < upstream.since):
+            return None
+        return self._resuming.place(subscriber) or Offset(log.epoch, log.position)
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
-        self.home.remove(key)
+        if not self._resuming.withdraw(key):
+            self.home.remove(key)
         self.tree.unwant(self._forms.pop(key))
 
     def publish(self, event: Event) -> None:
         """Have the event go to all who asked for it."""
         require_readable(event)
         self.tree.publish(event)
+
+    def restore(self, stored: Mapping[str, Message]) -> None:
+        """Take up the log of a root or a standby; clients present their subscriptions again."""
+        self.tree.restore(stored)
+
+    def _want(self, key: SubscriptionKey, form: Form) -> None:
+        """Have the tree bring what a subscription asks for."""
+        before = self._forms.get(key)
+        if form != before:
+            self._forms[key] = form
+            self.tree.want(form)
+            if before is not None:
+                self.tree.unwant(before)
+
+    def _offer(self, event: Event) -> None:
+        """An event has come: those who have caught up to it are given it like the others."""
+        log = self.tree.log
+        self._resuming.reach(log.position)
+        self.home.offer(event, Offset(log.epoch, log.position))
 
     def wants(self, event: Event) -> bool:
         """Whether a client here asked for the event."""
@@ -120,6 +160,8 @@ class TreeAssembly:
         self._parents = parents or (lambda nodes: balanced_parents(nodes, self.tree_settings.fanout))
         self._optimising = optimising
         self._seed = seed
+        self._made: set[Address] = set()
+        """Nodes that were made before: a root that is made again has lost its log, and joins the others."""
 
     def __call__(self, address: Address) -> TreeBroker:
         node = Node(address)
@@ -127,17 +169,24 @@ class TreeAssembly:
         tree = TreeNode(
             node,
             self.tree_settings,
-            is_root=address == self.root,
+            is_root=address == self.root and (address not in self._made or not any(contacts)),
             contacts=dict.fromkeys(one for one in contacts if one is not None),
             courier=Courier(node) if self.settings.courier else None,
             seed=self._seed,
             on_elected=self._elected,
         )
+        self._made.add(address)
         return TreeBroker(tree, self._optimising)
 
     def settle(self, brokers: Iterable[TreeBroker]) -> None:
-        """Give the founders, before they start, their places in the tree."""
-        settle([broker.tree for broker in brokers], self._parents(self._founders))
+        """Give the founders, before they start, their places in the tree.
+
+        One alone has its place, and begins its epoch when it starts: later than any before it that it has
+        forgotten.
+        """
+        trees, parents = [broker.tree for broker in brokers], self._parents(self._founders)
+        if len(trees) > 1:
+            settle(trees, parents)
 
     def disorder(self, brokers: Iterable[TreeBroker]) -> list[str]:
         """How a tree that should be at rest is not."""

@@ -1,19 +1,16 @@
-"""Publish to brokers of a network, and subscribe at them.
-
-    async with connect("127.0.0.1:7000", name="ann") as client:
-        await client.publish(Event("e1", "quotes/OTE", {"price": 8.4}))
-        async for event in client.subscribe(topic="quotes/*", where="price > 8"):
-            print(event)
+"""A client of a network: one connection at a time, to one of its brokers.
 
 Rules:
 
-- `publish` returns when the broker has passed the events on. What it refuses (a document that cannot be read)
-  is raised as a `RefusedError` after all others have been published.
+- `publish` returns when the events are acknowledged: in a network with a log they are safe then, in others
+  the broker has passed them on. What is refused (a document that cannot be read) is raised as a
+  `RefusedError` after all others have been published.
 - When the connection breaks, the client connects again, to the next of its endpoints, after a pause that
-  doubles and has some chance in it; it subscribes again, and sends again what was not answered. An event
-  keeps its source and id, so nobody gets it twice.
-- A subscription lasts as long as the connection: what is published while there is none is missed. How often
-  that may have happened is `Client.gaps`.
+  doubles and has some chance in it. It presents its session (`session`), and is given what it has missed, in
+  order and once; it sends again what was not answered. An event keeps its source and id, so nobody gets it
+  twice.
+- Where there is no log, or the log has not kept it, what is published while there is no connection is missed.
+  How often that may have happened is `Client.gaps`.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from distributary.client.session import ClientItem, ClientSession
 from distributary.errors import DistributaryError
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, decode, encode
@@ -34,6 +32,7 @@ from distributary.live.frames import FrameReader, frame
 from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.model import Event, Subscription
+from distributary.overlay.broker import SessionState
 
 NETWORK = "distributary"
 """The name of a network that nobody named."""
@@ -63,10 +62,13 @@ def connect(
     network: str = NETWORK,
     tls: TlsFiles | None = None,
     lasting: bool = True,
+    session: SessionState | None = None,
 ) -> Client:
     """A client of these brokers, the first that answers; use it with `async with`.
 
-    Without a name it gets one of its own. Unless it is `lasting`, it does not connect again.
+    Without a name it gets one of its own. Unless it is `lasting`, it does not connect again. With the session
+    of an earlier client (`Client.session`) it goes on where that one was: it subscribes to the same, and is
+    given what it has missed. Its events wait until `subscribed` is called with the id of their subscription.
     """
     if not endpoints:
         raise DistributaryError("name at least one endpoint of a broker, such as 127.0.0.1:7000")
@@ -76,29 +78,51 @@ def connect(
             raise DistributaryError(
                 f"cannot connect to {place.host} without TLS: give certificate, key and authority"
             )
-    return Client(places, name or f"client-{uuid4().hex[:12]}", network, tls, lasting)
+    known = {each.subscriber for each in session.subscriptions} if session is not None else set()
+    if name is not None and not known <= {name}:
+        raise DistributaryError(f"the session is that of {', '.join(sorted(known))}, not of {name}")
+    name = name or next(iter(known), f"client-{uuid4().hex[:12]}")
+    return Client(places, name, network, tls, lasting, session)
+
+
+_QueueItem = tuple[Event, ClientItem] | Exception
 
 
 class Client:
     """A connection to a network, through one broker at a time."""
 
     def __init__(
-        self, endpoints: Sequence[Endpoint], name: str, network: str, tls: TlsFiles | None, lasting: bool
+        self,
+        endpoints: Sequence[Endpoint],
+        name: str,
+        network: str,
+        tls: TlsFiles | None,
+        lasting: bool,
+        session: SessionState | None = None,
     ) -> None:
         self.name = name
         self.broker: str | None = None
         """The broker it is connected to; None while it is not."""
         self.gaps = 0
-        """How often the connection broke while there was a subscription."""
+        """How often events may have been missed."""
         self._endpoints = list(endpoints)
         self._network = network
         self._tls = tls
         self._lasting = lasting
+        self._final = False
+        """Whether the broker said not to come back."""
         self._random = Random()
         self._numbers = 0
         self._unanswered: dict[int, tuple[Any, asyncio.Future[messages.ClientAnswer]]] = {}
         self._room = asyncio.Semaphore(WINDOW)
-        self._subscriptions: dict[str, tuple[Subscription, asyncio.Queue[Event | Exception]]] = {}
+        self._session = ClientSession(session)
+        self._queues: dict[str, asyncio.Queue[_QueueItem]] = {
+            id: asyncio.Queue() for id in self._session.subscriptions
+        }
+        self._handed_out: set[str] = set()
+        """The subscriptions whose events somebody takes."""
+        self._resuming = 0
+        """The number of the request by which the session goes on, if that has not been answered."""
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: DistributaryError | None = None
@@ -149,19 +173,51 @@ class Client:
         subscription = Subscription(
             id or uuid4().hex[:12], self.name, topic=topic, where=where, path=path, change=change
         )
-        if subscription.id in self._subscriptions:
+        if subscription.id in self._handed_out:
             raise DistributaryError(f"there is a subscription {subscription.id!r} already")
-        queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
-        self._subscriptions[subscription.id] = (subscription, queue)
+        self._handed_out.add(subscription.id)
         try:
-            answer = await self._ask(lambda number: messages.ClientSubscribe(number, subscription))
-            for _, reason in (await answer).refused:
-                raise RefusedError(reason)
-            yield _each(queue)
+            if self._session.subscriptions.get(subscription.id) != subscription:
+                await self._register(subscription)
+            yield self._each(self._queues[subscription.id])
         finally:
-            del self._subscriptions[subscription.id]
+            self._forget(subscription.id)
             if self._writer is not None and self._failure is None:
                 await self._ask(lambda number: messages.ClientUnsubscribe(number, subscription.id))
+
+    async def _register(self, subscription: Subscription) -> None:
+        """Subscribe, and wait until the subscription is in force."""
+        self._queues[subscription.id] = asyncio.Queue()
+        answer = await self._ask(lambda number: messages.ClientSubscribe(number, subscription))
+        for _, reason in (await answer).refused:
+            raise RefusedError(reason)
+
+    def _forget(self, id: str) -> None:
+        """A subscription ends: what it has not handed out, it never will."""
+        self._handed_out.discard(id)
+        self._session.end(id)
+        queue = self._queues.pop(id)
+        while not queue.empty():
+            item = queue.get_nowait()
+            if not isinstance(item, Exception):
+                self._session.take(item[1])
+
+    async def _each(self, queue: asyncio.Queue[_QueueItem]) -> AsyncIterator[Event]:
+        while True:
+            item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            self._session.take(item[1])
+            yield item[0]
+
+    @property
+    def session(self) -> SessionState:
+        """The client's place: its subscriptions, and the last events that were taken from them.
+
+        An application that saves it after it has done its work with an event, and gives it to `connect` when
+        it starts again, goes on after that event. Where the network has no log the place has no offset.
+        """
+        return self._session.taken
 
     async def subscribe(self, **filters: Any) -> AsyncIterator[Event]:
         """The events of a subscription, as they come; it ends when the iteration does."""
@@ -195,36 +251,60 @@ class Client:
     async def _connect(self, endpoint: Endpoint) -> None:
         context = self._tls.context(Purpose.SERVER_AUTH) if self._tls else None
         try:
-            opening = asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
-            reader, writer = await asyncio.wait_for(opening, PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
         except (TimeoutError, OSError) as error:
             reason = "it did not answer" if isinstance(error, TimeoutError) else error
             raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
         frames = FrameReader()
+        try:
+            welcome, came = await self._greet(endpoint, reader, writer, frames)
+        except BaseException:
+            writer.close()
+            raise
+        self.broker = welcome.broker
+        self._writer = writer
+        self._go_on(writer, welcome.acknowledges)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._live(reader, frames, came))
+        else:
+            self._reading = (reader, frames, came)
+
+    async def _greet(
+        self,
+        endpoint: Endpoint,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        frames: FrameReader,
+    ) -> tuple[messages.ClientWelcome, list[Any]]:
+        """Speak first; gives the welcome, and what came with it."""
         writer.write(frame(encode(messages.ClientGreeting(VERSION, VERSION, self._network, self.name))))
         try:
-            first = await asyncio.wait_for(_messages(reader, frames), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                first = await _messages(reader, frames)
         except (TimeoutError, OSError, CodecError) as error:
-            writer.close()
-            raise DistributaryError(f"{endpoint} is no broker: {error or 'it did not answer'}") from error
+            reason = str(error) or "it did not answer"
+            raise DistributaryError(f"{endpoint} is no broker: {reason}") from error
         match first[:1]:
-            case [messages.ClientWelcome(_, broker)]:
-                self.broker = broker
+            case [messages.ClientWelcome() as welcome]:
+                return welcome, first[1:]
             case [GreetingRefusal(reason)]:
-                writer.close()
                 raise RefusedError(f"{endpoint} refuses: {reason}")
-            case _:
-                writer.close()
-                raise DistributaryError(f"{endpoint} closed the connection before a word")
-        self._writer = writer
-        for subscription, _ in self._subscriptions.values():
-            writer.write(frame(encode(messages.ClientSubscribe(0, subscription))))
+            case [messages.ClientFarewell(reason, _)]:
+                raise DistributaryError(f"{endpoint}: {reason}")
+        raise DistributaryError(f"{endpoint} closed the connection before a word")
+
+    def _go_on(self, writer: asyncio.StreamWriter, acknowledges: bool) -> None:
+        """Present the session, and send again what was not answered."""
+        state = self._session.received
+        if state.subscriptions:
+            self._numbers += 1
+            self._resuming = self._numbers
+            writer.write(frame(encode(messages.ClientResume(self._resuming, state))))
+            if not acknowledges or state.offset is None:
+                self.gaps += 1
         for message, _ in self._unanswered.values():
             writer.write(frame(encode(message)))
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._live(reader, frames, first[1:]))
-        else:
-            self._reading = (reader, frames, first[1:])
 
     async def _live(self, reader: asyncio.StreamReader, frames: FrameReader, came: list[Any]) -> None:
         """Read what comes, and connect again whenever the connection ends."""
@@ -235,10 +315,8 @@ class Client:
             finally:
                 beats.cancel()
                 await self._hang_up()
-            if self._subscriptions:
-                self.gaps += 1
             try:
-                if not self._lasting:
+                if not self._lasting or self._final:
                     raise DistributaryError(f"the connection ended: {reason}")
                 await self._connect_somewhere()
             except DistributaryError as error:
@@ -252,26 +330,51 @@ class Client:
             while True:
                 for message in came:
                     if isinstance(message, messages.ClientFarewell):
+                        self._final = message.final
                         return message.reason
                     self._take(message)
-                came = await asyncio.wait_for(_messages(reader, frames), SILENCE)
+                async with asyncio.timeout(SILENCE):  # unlike wait_for, it never swallows a cancellation
+                    came = await _messages(reader, frames)
                 if not came:
                     return "the broker closed it"
         except (TimeoutError, OSError, CodecError) as error:
             return str(error) or "nothing was heard for long"
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, messages.ClientAnswer):
-            _, answer = self._unanswered.pop(message.number, (None, None))
-            if answer is not None and not answer.done():
-                self._room.release()
-                answer.set_result(message)
-        elif isinstance(message, messages.ClientDelivery):
-            for id in message.subscriptions:
-                if id in self._subscriptions:
-                    self._subscriptions[id][1].put_nowait(message.event)
-        elif not isinstance(message, LinkBeat):
-            raise CodecError(f"a {type(message).__name__} from a broker")
+        match message:
+            case messages.ClientDelivery(event, ids, offset):
+                new, item = self._session.receive(event, ids, offset)
+                for id in new:
+                    if id in self._queues:
+                        self._queues[id].put_nowait((event, item))
+                    else:
+                        self._session.take(item)
+            case messages.ClientAnswer(number, refused):
+                self._answered(number, refused, message)
+            case messages.ClientProgress(offset):
+                self._session.reach(offset)
+            case messages.ClientGap():
+                self.gaps += 1
+            case LinkBeat():
+                pass
+            case _:
+                raise CodecError(f"a {type(message).__name__} from a broker")
+
+    def _answered(
+        self, number: int, refused: tuple[tuple[int, str], ...], message: messages.ClientAnswer
+    ) -> None:
+        if number == self._resuming:
+            self._resuming = 0
+            for _, reason in refused:
+                for id in list(self._session.subscriptions):
+                    self._session.end(id)
+                    self._queues[id].put_nowait(RefusedError(reason))
+        asked, answer = self._unanswered.pop(number, (None, None))
+        if isinstance(asked, messages.ClientSubscribe) and not refused:
+            self._session.begin(asked.subscription)
+        if answer is not None and not answer.done():
+            self._room.release()
+            answer.set_result(message)
 
     async def _beat(self) -> None:
         while True:
@@ -310,7 +413,7 @@ class Client:
                 answer.exception()
                 self._room.release()
         self._unanswered.clear()
-        for _, queue in self._subscriptions.values():
+        for queue in self._queues.values():
             queue.put_nowait(error)
 
 
@@ -321,11 +424,3 @@ async def _messages(reader: asyncio.StreamReader, frames: FrameReader) -> list[A
         if found:
             return found
     return []
-
-
-async def _each(queue: asyncio.Queue[Event | Exception]) -> AsyncIterator[Event]:
-    while True:
-        item = await queue.get()
-        if isinstance(item, Exception):
-            raise item
-        yield item

@@ -1,0 +1,19 @@
+"""Publish to brokers of a network, and subscribe at them.
+
+    async with connect("127.0.0.1:7000", name="ann") as client:
+        await client.publish(Event("e1", "quotes/OTE", {"price": 8.4}))
+        async for event in client.subscribe(topic="quotes/*", where="price > 8"):
+            print(event)
+
+Modules, in reading order:
+
+- `session`: what a client has received, and what it presents to go on where it was.
+- `connection`: the client itself.
+"""
+
+from __future__ import annotations
+
+from distributary.client.connection import NETWORK, Client, RefusedError, connect
+from distributary.client.session import read_session, session_record
+
+__all__ = ["NETWORK", "Client", "RefusedError", "connect", "read_session", "session_record"]

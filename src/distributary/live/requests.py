@@ -1,0 +1,88 @@
+"""Requests of clients that are answered once all that they ask for is acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from distributary.model import EventKey, SubscriptionKey
+
+RequestKey = EventKey | SubscriptionKey
+
+
+class Requests:
+    """Who waits for which acknowledgements.
+
+    >>> requests, key = Requests(), EventKey("ann", "e1")
+    >>> request = requests.open([key], lambda: print("done"))
+    >>> request.close()
+    >>> requests.acknowledged(key)
+    done
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[RequestKey, list[Request]] = {}
+
+    def __len__(self) -> int:
+        """How many acknowledgements are waited for."""
+        return len(self._waiting)
+
+    def open(self, keys: Iterable[RequestKey], done: Callable[[], None]) -> Request:
+        """Have `done` called when all of these are acknowledged and the request is closed.
+
+        An acknowledgement may come while the broker is being asked, so this is called before.
+        """
+        request = Request(self, set(keys), done)
+        for key in request.left:
+            self._waiting.setdefault(key, []).append(request)
+        return request
+
+    def acknowledged(self, key: RequestKey) -> None:
+        """This is done."""
+        for request in self._waiting.pop(key, ()):
+            request.settle(key)
+
+    def forget(self, key: RequestKey, request: Request) -> None:
+        """A request waits for this no more."""
+        others = [each for each in self._waiting.get(key, ()) if each is not request]
+        if others:
+            self._waiting[key] = others
+        else:
+            self._waiting.pop(key, None)
+
+
+class Request:
+    """One request, and what it waits for."""
+
+    def __init__(self, requests: Requests, left: set[RequestKey], done: Callable[[], None]) -> None:
+        self.left = left
+        self._requests = requests
+        self._done = done
+        self._closed = False
+
+    def settle(self, key: RequestKey) -> None:
+        """This needs not be waited for: it is acknowledged."""
+        self.left.discard(key)
+        self._check()
+
+    def refuse(self, key: RequestKey) -> None:
+        """This was refused, so nobody will acknowledge it."""
+        if key in self.left:
+            self._requests.forget(key, self)
+            self.left.discard(key)
+
+    def close(self) -> None:
+        """All has been asked for."""
+        self._closed = True
+        self._check()
+
+    def abandon(self) -> None:
+        """Whoever asked is gone."""
+        for key in self.left:
+            self._requests.forget(key, self)
+        self.left = set()
+        self._closed = False
+
+    def _check(self) -> None:
+        if self._closed and not self.left:
+            self._closed = False
+            self._done()

@@ -1,0 +1,120 @@
+"""How the root numbers what is published: each event once, those of an entry in order, and tells the entry.
+
+Rules:
+
+- An event is numbered once: its key is remembered, with its number.
+- Of an entry the next number is taken and no other; one that comes too early is sent again by the entry. A
+  root that does not know an entry begins with the lowest number that the entry still waits for.
+- An entry is sent a receipt when its events are committed (`standby`), and again when it sends them again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from distributary.model import Event, EventKey
+from distributary.overlay.node import Address
+from distributary.overlay.tree.event_log import NumberedEvent
+from distributary.overlay.tree.events import LowerParts
+from distributary.overlay.tree.messages import Publication, PublicationReceipt, PublishRequest
+from distributary.overlay.tree.standby import ReplicatedLog
+
+
+@dataclass
+class _Entry:
+    """A node that publishes, as the root knows it."""
+
+    incarnation: float
+    expected: int
+    """The entry's number that is taken next."""
+    uncommitted: deque[tuple[int, int]] = field(default_factory=deque)
+    """Numbers of the log with those of the entry, in the entry's order, that it has no receipt for."""
+    safe: int = 0
+    """Everything up to this number of the entry's is committed."""
+
+
+class Intake:
+    """What the root does with publications; any other node forwards them."""
+
+    def __init__(self, parts: LowerParts, log: ReplicatedLog) -> None:
+        state, _, _, self._events = parts
+        self._node, self._root, self._remembered = state.node, state.root, state.settings.remembered
+        self._position = state.log
+        self._log = log
+        self._numbers: OrderedDict[EventKey, int] = OrderedDict()
+        self._entries: dict[Address, _Entry] = {}
+        log.committed_listeners.append(self._send_receipts)
+
+    @property
+    def published(self) -> tuple[EventKey, ...]:
+        """The events that are remembered, the latest last."""
+        return tuple(self._numbers)
+
+    def begin_term(self, published: Iterable[EventKey], events: Iterable[NumberedEvent]) -> None:
+        """Begin a term as the root with what is known to have been published; every entry is new."""
+        self._numbers = OrderedDict.fromkeys(published, 0)
+        for number, event in events:
+            self._numbers[event.key] = number
+        self._entries.clear()
+
+    def publish(self, message: PublishRequest, sender: Address) -> None:
+        """Number an event in a tree in which nothing fails, unless it has been numbered."""
+        if not self._root.is_root:
+            self._root.forward(message)
+        elif message.event.key not in self._numbers:
+            number = self._position.position + 1
+            self._remember(message.event, number)
+            self._events.take(number, message.event)
+
+    def take(self, message: Publication, sender: Address) -> None:
+        """Number the events of an entry that are next."""
+        if not self._root.is_root:
+            self._root.forward(message)
+            return
+        entry = self._entries.get(message.entry)
+        if entry is None or message.incarnation > entry.incarnation:
+            entry = self._entries[message.entry] = _Entry(message.incarnation, message.lowest)
+        if message.incarnation < entry.incarnation or self._log.full:
+            return
+        entry.expected = max(entry.expected, message.lowest)
+        new: list[Event] = []
+        if message.first <= entry.expected:
+            for event in message.events[entry.expected - message.first :]:
+                number = self._numbers.get(event.key)
+                if number is None:
+                    new.append(event)
+                    number = self._remember(event, self._log.last + len(new))
+                entry.uncommitted.append((number, entry.expected))
+                entry.expected += 1
+        self._log.append(new)
+        if not self._settle(message.entry, entry) and not new:
+            self._send_receipt(message.entry, entry)
+
+    def _remember(self, event: Event, number: int) -> int:
+        self._numbers[event.key] = number
+        if len(self._numbers) > self._remembered:
+            self._numbers.popitem(last=False)
+        return number
+
+    def _send_receipts(self) -> None:
+        for address, entry in self._entries.items():
+            self._settle(address, entry)
+
+    def _settle(self, address: Address, entry: _Entry) -> bool:
+        """Send a receipt for what has been committed since the last one; whether there was anything."""
+        committed, waiting = self._position.position, entry.uncommitted
+        before = entry.safe
+        while waiting and waiting[0][0] <= committed:
+            entry.safe = waiting.popleft()[1]
+        if entry.safe > before:
+            self._send_receipt(address, entry)
+        return entry.safe > before
+
+    def _send_receipt(self, address: Address, entry: _Entry) -> None:
+        receipt = PublicationReceipt(entry.incarnation, entry.safe)
+        if address == self._node.address:
+            self._node.dispatch(receipt, address)
+        else:
+            self._node.send(address, receipt)

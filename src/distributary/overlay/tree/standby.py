@@ -1,0 +1,310 @@
+"""The root's log on two disks: the root's own, and that of one of its children, the standby.
+
+Rules:
+
+- The root numbers events and keeps them, on its disk, until the standby has them on its own. Only then is an
+  event *committed*: forwarded, delivered and acknowledged. So whoever has an event of some number has the one
+  that the standby has, and a standby that takes over goes on with the same log.
+- The standby is sent every event, in order, and says how far it has come. What it has not said to have is
+  sent again after a while.
+- When the standby is gone the root proposes another child, in a new epoch: the one before may take over in
+  this one, and what both would commit then must not be mixed up. The epoch begins when that child has the
+  log; a root that reaches nobody stays in the old one, and gives way to the standby.
+- While there is no standby, nothing is committed. A root that knew of no other node but the standby goes on
+  alone, in a new epoch, after the time of an election; one of a larger tree waits for the others.
+- A root that has never had a standby is alone in its network, and commits by itself.
+- Both keep the latest `room` events.
+
+On disk: a `RoleRecord` under `role`, and an `EventRecord` for each event.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from distributary.model import Event
+from distributary.overlay.node import Address, Message
+from distributary.overlay.tree.event_log import NumberedEvent
+from distributary.overlay.tree.events import LowerParts, first_part
+from distributary.overlay.tree.messages import CopyReceipt, EventRecord, LogCopies, RoleRecord, RootTerm
+from distributary.overlay.tree.state import TreeState
+
+MOST_UNCOMMITTED = 20_000
+"""Events that wait for the standby, beyond which the root takes no more."""
+NOTHING = -1
+"""How far a standby has come that has no log at all."""
+ROLE = "role"
+"""The name of the role on disk."""
+
+
+def record_name(number: int) -> str:
+    """The name of an event on disk."""
+    return f"event {number}"
+
+
+class StandbyLog:
+    """The copy of the root's log that a standby keeps."""
+
+    def __init__(self, state: TreeState) -> None:
+        self._node, self._root, self._room = state.node, state.root, state.settings.room
+        self.term: RootTerm | None = None
+        """The term that the copy belongs to; None if there is none."""
+        self.floor = self.position = 0
+        self._kept: OrderedDict[int, Event] = OrderedDict()
+
+    def restore(self, role: RoleRecord, events: Sequence[NumberedEvent]) -> None:
+        """Take up a copy that was on disk."""
+        self.term = role.term
+        self.floor = events[0][0] - 1 if events else role.floor
+        self._kept = OrderedDict(events)
+        self.position = next(reversed(self._kept), self.floor)
+
+    def receive(self, message: LogCopies, sender: Address) -> None:
+        """Keep what the root of the latest term sends, and say how far it goes; ignore any other root."""
+        term = message.term
+        if term != self._root.term or term.root != sender:
+            return
+        if message.begin:
+            self.drop()
+            self.floor = self.position = message.after
+            self._node.store(ROLE, RoleRecord(term, False, self._node.address, message.after))
+        elif self.term is None or self.term.epoch != term.epoch:
+            self._node.send(sender, CopyReceipt(term, NOTHING))
+            return
+        self.term = term
+        for number, event in message.events:
+            if number == self.position + 1:
+                self._keep(number, event)
+        self._node.send(sender, CopyReceipt(term, self.position))
+
+    def drop(self) -> None:
+        """Forget the copy: another node is the standby."""
+        if self.term is not None:
+            self.term = None
+            self._node.store(ROLE, None)
+            for number in self._kept:
+                self._node.store(record_name(number), None)
+            self._kept.clear()
+
+    def hand_over(self) -> tuple[NumberedEvent, ...]:
+        """Have no copy any more, as this node becomes the root: what is on disk is the root's log now."""
+        self.term = None
+        events, self._kept = tuple(self._kept.items()), OrderedDict()
+        return events
+
+    def _keep(self, number: int, event: Event) -> None:
+        self._node.store(record_name(number), EventRecord(number, event))
+        self._kept[number] = event
+        self.position = number
+        if len(self._kept) > self._room:
+            self.floor, _ = self._kept.popitem(last=False)
+            self._node.store(record_name(self.floor), None)
+
+
+class ReplicatedLog:
+    """The root's side: what is not committed yet, and who is the standby."""
+
+    def __init__(self, parts: LowerParts) -> None:
+        state, _, self._children, self._events = parts
+        self._node, self._settings = state.node, state.settings
+        self._root, self._log = state.root, state.log
+        self.standby: Address | None = None
+        self.committed_listeners: list[Callable[[], None]] = []
+        """Called when more of the log is committed."""
+        self._uncommitted: deque[NumberedEvent] = deque()
+        self._copied = NOTHING
+        """The standby has said to have everything up to this number."""
+        self._sent = NOTHING
+        self._progress = 0.0
+        """When the standby has last come further, or was last sent what it had been sent before."""
+        self._alone_since: float | None = None
+        """Since when there has been no standby, although there was one; None if there is, or never was."""
+        self.proposed: RootTerm | None = None
+        """The first term of the epoch that begins when the standby has the log; None if it is the present."""
+        self._before: Address | None = None
+        """The standby before, which may have taken over."""
+        self._company = -math.inf
+        """When there was last another node in the tree beside the standby."""
+        self._stored_floor = 0
+
+    @property
+    def named(self) -> Address | None:
+        """The node that would take over now."""
+        return self.standby if self.proposed is None and self.standby is not None else self._before
+
+    @property
+    def last(self) -> int:
+        """The highest number given to an event."""
+        return self._uncommitted[-1][0] if self._uncommitted else self._log.position
+
+    @property
+    def full(self) -> bool:
+        """Whether the root should number no more events for now."""
+        return len(self._uncommitted) >= MOST_UNCOMMITTED
+
+    def begin_term(self, *, after_another: bool, before: Address | None = None) -> None:
+        """Begin a term as the root; after another root, a standby is needed from the start.
+
+        A root that comes back says which standby it had before.
+        """
+        self._uncommitted.clear()
+        self.standby, self._before, self.proposed = None, before, None
+        self._alone_since = self._node.now if after_another else None
+        self._stored_floor = self._log.floor
+        self._store_role()
+
+    def end_term(self) -> None:
+        """Be the root no more: what is not committed is forgotten, and published again by its entries."""
+        self._uncommitted.clear()
+        self.standby = self._alone_since = self.proposed = None
+        self._node.store(ROLE, None)
+        for number, _ in self._log.all_after(self._log.floor):
+            self._node.store(record_name(number), None)
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Number events, and commit them as soon as the standby has them."""
+        numbered = tuple(enumerate(events, self.last + 1))
+        self._uncommitted.extend(numbered)
+        if self.standby is not None and numbered and self._sent == numbered[0][0] - 1:
+            self._send(self._sent, numbered)
+        for number, event in numbered:
+            self._node.store(record_name(number), EventRecord(number, event))
+        self._commit()
+
+    def received(self, message: CopyReceipt, sender: Address) -> None:
+        """The standby has come this far."""
+        if sender != self.standby or message.term != (self.proposed or self._root.term):
+            return
+        if message.through < self._copied or message.through == NOTHING:
+            self._copied = NOTHING  # it has lost what it had
+            self._send_all()
+        elif message.through > self._copied:
+            self._copied, self._progress = message.through, self._node.now
+            self._commit()
+
+    def child_gone(self, address: Address) -> None:
+        """A child is gone; if it was the standby, there is none now."""
+        if address == self.standby:
+            if self.proposed is None:
+                self._before, self._alone_since = self.standby, self._node.now
+            self.standby = self.proposed = None
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the standby has all of the log, so that the epoch proposed to it can begin."""
+        return self.proposed is not None and self._copied >= self.last
+
+    def begin_epoch(self) -> None:
+        """The epoch proposed has begun."""
+        self.proposed = self._before = self._alone_since = None
+        self._store_role()
+        self._commit()
+
+    def send_again(self, interval: float) -> None:
+        """With every heartbeat: send the standby again what it has not said to have."""
+        registry = self._root.registry
+        if registry is not None and registry.present > 1:
+            self._company = self._node.now
+        late = self._node.now - self._progress > 2 * interval
+        if self.standby is not None and self._copied < self.last and late:
+            self._send_all() if self._copied == NOTHING else self._send_from(self._copied)
+
+    def has_waited(self, interval: float) -> bool:
+        """Whether the root may go on alone: long without the standby, which was all there was for long."""
+        since, patience = self._alone_since, self._settings.election * interval
+        if since is None or since - self._company < patience:
+            return False
+        return self._node.now - since > patience
+
+    def may_differ(self, standby: Address) -> bool:
+        """Whether another node may have taken over if this one is to be the standby now."""
+        return self._before not in (None, standby)
+
+    def send_recovered(self, role: RoleRecord, floor: int, events: tuple[NumberedEvent, ...]) -> None:
+        """Send the standby of before the log that was on disk, to learn whether it is still one."""
+        if role.standby is None:
+            return
+        after, begin = floor, True
+        while events or begin:
+            part = first_part(events)
+            self._node.send(role.standby, LogCopies(role.term, after, part, begin))
+            after, begin = part[-1][0] if part else after, False
+            events = events[len(part) :]
+
+    def forget_recovered(self, events: Iterable[NumberedEvent]) -> None:
+        """Remove from the disk the log of a root that is one no more."""
+        self._node.store(ROLE, None)
+        for number, _ in events:
+            self._node.store(record_name(number), None)
+
+    def go_alone(self) -> None:
+        """Commit without a standby, as the first term of an epoch begins."""
+        self._alone_since = self._before = None
+        self._store_role()
+        self._commit()
+
+    def appoint(self, standby: Address, proposed: RootTerm | None) -> None:
+        """Make a child the standby, and send it the log; in a new epoch, if one is proposed."""
+        self.standby, self.proposed, self._copied = standby, proposed, NOTHING
+        if proposed is None:
+            self._before = self._alone_since = None
+            self._store_role()
+        self._send_all()
+
+    def _store_role(self) -> None:
+        term = self._root.term
+        if term is not None:
+            self._node.store(ROLE, RoleRecord(term, True, self.standby, self._log.floor))
+
+    def _send_all(self) -> None:
+        self._send_from(self._log.floor, begin=True)
+
+    def _send_from(self, after: int, *, begin: bool = False) -> None:
+        """Send the log after a number, in parts that are no longer than nodes take."""
+        self._sent = after
+        self._progress = self._node.now
+        left: tuple[NumberedEvent, ...] = (*self._log.all_after(after), *self._uncommitted)
+        while left or begin:
+            part = first_part(left)
+            self._send(self._sent, part, begin=begin)
+            left, begin = left[len(part) :], False
+
+    def _send(self, after: int, events: tuple[NumberedEvent, ...], *, begin: bool = False) -> None:
+        term = self.proposed or self._root.term
+        if self.standby is not None and term is not None:
+            self._node.send(self.standby, LogCopies(term, after, events, begin))
+            self._sent = events[-1][0] if events else after
+
+    def _commit(self) -> None:
+        through = self._log.position
+        if self.proposed is None and self.standby is not None:
+            through = self._copied
+        elif self.standby is None and self._alone_since is None:
+            through = self.last
+        if not self._uncommitted or self._uncommitted[0][0] > through:
+            return
+        while self._uncommitted and self._uncommitted[0][0] <= through:
+            self._events.take(*self._uncommitted.popleft())
+        for number in range(self._stored_floor + 1, self._log.floor + 1):
+            self._node.store(record_name(number), None)
+        self._stored_floor = self._log.floor
+        for listener in self.committed_listeners:
+            listener()
+
+
+def stored_log(stored: Mapping[str, Message]) -> tuple[RoleRecord | None, tuple[NumberedEvent, ...]]:
+    """The role and the events that are on a disk.
+
+    What a crash has torn is left out: events after one that is missing.
+    """
+    role = stored.get(ROLE)
+    if not isinstance(role, RoleRecord):
+        return None, ()
+    records: Iterable[EventRecord] = (each for each in stored.values() if isinstance(each, EventRecord))
+    events: list[NumberedEvent] = []
+    for number, event in sorted(records, key=lambda record: record.number):
+        if number > role.floor and (not events or number == events[-1][0] + 1):
+            events.append((number, event))
+    return role, tuple(events)

@@ -1,0 +1,69 @@
+"""A node that founds a network or joins one by itself, wherever it runs: made from a few plain values.
+
+    broker = Membership("tree", nodes=16, chosen={"fanout": 4}).broker(address, contacts=[93])
+
+The same values make the same node, so that what a live node did can be done again in the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from distributary.errors import DistributaryError
+from distributary.overlay.broker import Broker
+from distributary.overlay.node import Address
+from distributary.overlay.trace_text import text_of, value_of
+from distributary.systems.assembly import Settings
+from distributary.systems.options import read_options
+from distributary.systems.table import system
+
+MADE = "made "
+"""How a line of a trace begins, after `happened` and the node, that tells how the node was made."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What the nodes of a network have in common; DistributaryError for a system or setting there is not."""
+
+    system: str
+    nodes: int
+    """About how many there will be: some systems divide their work by it."""
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    """The settings of the system that a user chose."""
+
+    def __post_init__(self) -> None:
+        self.settings()
+
+    def settings(self) -> Settings:
+        """Those of robust nodes, and what was chosen."""
+        found = system(self.system)
+        given = read_options(self.system, found.options, self.chosen)
+        keeping: dict[str, Any] = {"refresh": found.refresh}
+        keeping |= {key: given.pop(key) for key in ("copies", "refresh") if key in given}
+        return Settings.robust(self.nodes, **keeping, chosen=given)
+
+    def broker(self, address: Address, contacts: Sequence[Address] = ()) -> Broker:
+        """Make a node that joins through these; the first of a network where there are none."""
+        founders = contacts[:1] or [address]
+        ways = iter(contacts)
+        assembly = system(self.system).assemble(self.settings(), founders, lambda _: next(ways, None))
+        broker = assembly(address)
+        if not contacts:
+            assembly.settle([broker])
+        return broker
+
+    def told(self, contacts: Sequence[Address]) -> str:
+        """How a node was made, as a trace tells it."""
+        made = {"system": self.system, "nodes": self.nodes, "chosen": dict(self.chosen)}
+        return MADE + text_of(made | {"contacts": tuple(contacts)})
+
+    @classmethod
+    def remade(cls, address: Address, told: str) -> Broker:
+        """A node made as a trace tells it; DistributaryError when it does not."""
+        made = value_of(told.removeprefix(MADE))
+        try:
+            return cls(made["system"], made["nodes"], made["chosen"]).broker(address, made["contacts"])
+        except (KeyError, TypeError) as error:
+            raise DistributaryError(f"a trace does not tell how node {address} was made: {error}") from None

@@ -1,0 +1,75 @@
+"""Networks of broker processes keep their promises whatever happens to one node at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.history import violations_of
+from chaos.live_trial import FAULTS, LiveTrial
+from chaos.namespaces import NamespaceTrial, why_not
+from replay import chaos_seeds, replayed_by
+
+FIRST = int(os.environ.get("DISTRIBUTARY_SEED", "1")) * 1000
+RUNS = 50
+IN_NAMESPACES = 5
+SHOWN = 20
+AGAIN = f"DISTRIBUTARY_SEED={FIRST // 1000} pytest -m chaos tests/chaos/test_live_network.py"
+
+
+def judge(trial: LiveTrial, record: Callable[[str, object], None]) -> None:
+    """Fail with everything that went wrong, and with what was done when."""
+    trial.run()
+    history = trial.history
+    record("faults", {f"{kind} of a process": count for kind, count in trial.fired.items()})
+    record("compared", {"events": len(history.publishes), "deliveries": len(history.given)})
+    problems = [str(each) for each in violations_of(history, trial.since)]
+    problems += [f"{kind} was meant to happen and did not" for kind in trial.faults if not trial.fired[kind]]
+    if problems:
+        more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+        pytest.fail("\n".join([*problems[:SHOWN], *more, *trial.told]), pytrace=False)
+    assert len([each for each in history.publishes if each.sent >= trial.healed]) > 0
+
+
+def test_a_network_heals_after_a_kill_a_pause_and_a_cut(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with replayed_by("pytest tests/chaos/test_live_network.py -k heals"):
+        judge(LiveTrial(tmp_path, 1, faults=("kill", "pause", "cut")), record_property)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(("bug", "kind"), [("lost", "lost"), ("changed", "unasked")])
+def test_bugs_of_brokers_are_found(
+    bug: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [str(Path(__file__).parent / "bugs"), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+    monkeypatch.setenv("DISTRIBUTARY_BUG", bug)
+    trial = LiveTrial(tmp_path, 1, nodes=4, faults=(), patience=10.0)
+    trial.run()
+    assert kind in {violation.kind for violation in violations_of(trial.history, trial.since)}
+
+
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, IN_NAMESPACES))
+def test_a_network_in_namespaces_keeps_its_promises_when_cables_are_cut(
+    seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with replayed_by(f"{AGAIN} -k 'namespaces and {seed}'"):
+        faults = ("cut", "kill", "pause", "lose", "cut")
+        judge(NamespaceTrial(tmp_path, seed, nodes=8, faults=faults), record_property)
+
+
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, RUNS))
+def test_a_network_keeps_its_promises_whatever_happens_to_one_node(
+    seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with replayed_by(f"{AGAIN} -k 'whatever and {seed}'"):
+        faults = (*FAULTS, "gone") if seed % 2 else FAULTS
+        judge(LiveTrial(tmp_path, seed, nodes=8 + seed % 5, faults=faults), record_property)

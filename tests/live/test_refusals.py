@@ -1,0 +1,127 @@
+"""What keeps a node from starting, or from writing, is told in one clear sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+
+from distributary.cli.main import main
+from distributary.live.broker import LiveBroker
+from distributary.live.process import serve
+from distributary.live.security import TlsFiles
+from distributary.live.settings import NodeSettings
+from live.loops import alone, until
+
+
+def certificates(directory: Path, authority: trustme.CA, name: str) -> TlsFiles:
+    """A certificate for this machine, by an authority."""
+    issued = authority.issue_cert("127.0.0.1")
+    files = TlsFiles(*(directory / f"{name}.{end}" for end in ("crt", "key", "ca")))
+    issued.cert_chain_pems[0].write_to_path(str(files.certificate))
+    issued.private_key_pem.write_to_path(str(files.key))
+    authority.cert_pem.write_to_path(str(files.authority))
+    return files
+
+
+def written(directory: Path, text: str, tls: TlsFiles | None = None) -> Path:
+    path = directory / "node.toml"
+    files = {} if tls is None else dict(zip(("certificate", "key", "authority"), tls, strict=True))
+    table = "".join(f'{key} = "{value}"\n' for key, value in files.items())
+    path.write_text(f'name = "hall-2"\nnetwork = "plant"\n{text}\n' + (f"[tls]\n{table}" if table else ""))
+    return path
+
+
+@contextmanager
+def running(tls: TlsFiles) -> Iterator[str]:
+    """A broker in a thread of its own, which founds the network; where it listens."""
+    ready, stop, place = threading.Event(), threading.Event(), []
+
+    async def run() -> None:
+        async with LiveBroker(
+            "plant", "tree", name="hall-1", tls=tls, on_notice=lambda notice: None
+        ) as broker:
+            place.append(str(broker.endpoint))
+            ready.set()
+            while not stop.is_set():
+                await asyncio.sleep(0.02)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert ready.wait(30)
+        yield place[0]
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Why a node does not start: the last line of what it tells, the only one that is not of its log."""
+    assert main(["node", str(path)]) == 1
+    *log, told = capsys.readouterr().err.splitlines()
+    assert all("Z " in line[:26] for line in log)
+    assert told.startswith("distributary: ")
+    return told
+
+
+@pytest.mark.parametrize(("key", "what"), [("listen", ""), ("status", " for status")])
+def test_a_port_in_use_is_told(
+    key: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        place = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = refused(written(tmp_path, f'{key} = "{place}"'), capsys)
+    assert told.endswith(f"cannot listen at {place}{what}: Address already in use")
+
+
+def test_a_certificate_of_another_authority_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours, theirs = trustme.CA(), trustme.CA()
+    stranger = certificates(tmp_path, theirs, "stranger")
+    with running(certificates(tmp_path, ours, "ours")) as place:
+        told = refused(written(tmp_path, f'contacts = ["{place}"]', stranger), capsys)
+    assert f"no contact lets this node in: cannot connect to {place}" in told
+    assert "certificate" in told.lower()
+
+
+def test_files_that_are_no_certificates_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = certificates(tmp_path, trustme.CA(), "good")
+    other = certificates(tmp_path, trustme.CA(), "other")
+    nonsense = tmp_path / "nonsense"
+    nonsense.write_text("nonsense")
+    for files in (
+        good._replace(certificate=nonsense),
+        good._replace(key=other.key),
+        good._replace(authority=nonsense),
+    ):
+        assert "cannot be used" in refused(written(tmp_path, "", files), capsys)
+
+
+@alone
+async def test_a_trace_on_a_full_disk_is_told_once_and_the_node_goes_on(tmp_path: Path) -> None:
+    path = written(tmp_path, '[trace]\nfile = "/dev/full"')
+    ready, said = tmp_path / "ready.json", []
+    running = asyncio.create_task(serve(NodeSettings(path), said.append, ready))
+    await until(ready.exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    told = [line for line in said if "/dev/full" in line]
+    assert len(told) == 1
+    assert told[0].endswith("the trace /dev/full ends here: No space left on device")
+    assert not any("could not bear" in line for line in said)
+
+
+def test_a_trace_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, f'[trace]\nfile = "{tmp_path}/nowhere/node.trace"')
+    assert "cannot write the trace" in refused(path, capsys)

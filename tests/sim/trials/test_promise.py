@@ -1,0 +1,115 @@
+"""What a tree promises, tried: nothing acknowledged is lost, comes twice or out of order.
+
+The bugs show that the trial would find what it looks for: each breaks the promise in one place, and is found
+within the seeds tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from distributary.overlay.broker import SessionState
+from distributary.overlay.tree.intake import Intake
+from distributary.overlay.tree.standby import ReplicatedLog
+from distributary.overlay.tree.succession import RootSuccession
+from distributary.sim.trials.promise import KINDS, PromiseTrial, try_promise
+from distributary.systems.tree.resuming import ResumingClients
+from replay import chaos_seeds, replayed_by
+
+QUICK = 8
+CHAOS = 300
+SEARCHED = 20
+"""Seeds within which a bug must be found."""
+
+
+def command(seed: int) -> str:
+    return f"python -m distributary.sim.trials.promise {seed}"
+
+
+def keep_promise(trial: PromiseTrial) -> Counter[str]:
+    outcome = try_promise(trial)
+    with replayed_by(command(trial.seed)):
+        assert outcome.problems == ()
+        assert outcome.owed > 500
+    return Counter(outcome.fired)
+
+
+def test_nothing_acknowledged_is_lost_or_comes_twice_and_every_fault_fires() -> None:
+    fired: Counter[str] = Counter()
+    for seed in range(QUICK):
+        fired += keep_promise(PromiseTrial(seed))
+    assert set(fired) == {*KINDS, "messages cut off"}
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_small_networks_keep_it_too(nodes: int) -> None:
+    # The only node, or one of two, cannot be lost for good.
+    kinds = ("kill", "pause") if nodes < 3 else KINDS
+    for seed in range(3):
+        keep_promise(PromiseTrial(seed, nodes=nodes, faults=2, kinds=kinds))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", chaos_seeds(10_000, CHAOS))
+def test_the_promise_holds_for_many_seeds(seed: int) -> None:
+    keep_promise(PromiseTrial(seed))
+
+
+def sessions_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    """A client that comes back is given what comes next, and nothing of what it missed."""
+    resume = ResumingClients.resume
+
+    def again(self: Any, session: SessionState) -> None:
+        resume(self, session._replace(offset=None))
+
+    patch.setattr(ResumingClients, "resume", again)
+
+
+def entries_are_not_in_order(patch: pytest.MonkeyPatch) -> None:
+    """The root takes whatever an entry sends, also when something before it was lost."""
+    taken = Intake.take
+
+    def take(self: Any, message: Any, sender: int) -> None:
+        taken(self, message._replace(lowest=message.first), sender)
+
+    patch.setattr(Intake, "take", take)
+
+
+def the_same_epoch_with_another_standby(patch: pytest.MonkeyPatch) -> None:
+    """A root that replaces its standby does not begin a new epoch, and the old standby may take over."""
+    patch.setattr(ReplicatedLog, "may_differ", lambda self, standby: False)
+
+
+def nothing_is_published_again(patch: pytest.MonkeyPatch) -> None:
+    """A root that comes back from its disk has forgotten its log."""
+    restored = RootSuccession.restore
+    patch.setattr(RootSuccession, "restore", lambda self, role, events: restored(self, role, ()))
+
+
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], PromiseTrial] = {
+    sessions_begin_anew: PromiseTrial(0),
+    entries_are_not_in_order: PromiseTrial(0),
+    the_same_epoch_with_another_standby: PromiseTrial(0, kinds=("cut off", "pause")),
+    nothing_is_published_again: PromiseTrial(0, nodes=1, kinds=("kill",)),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_a_broken_promise_is_found(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(SEARCHED):
+        with monkeypatch.context() as broken:
+            bug(broken)
+            try:
+                problems = try_promise(replace(BUGS[bug], seed=seed)).problems
+            except Exception as error:  # a node that cannot bear it has found it too
+                problems = (repr(error),)
+        if problems:
+            return
+    raise AssertionError(f"{bug.__name__} was not found in {SEARCHED} seeds")
