@@ -14,9 +14,12 @@ not the same.
 - `pause`: SIGSTOP, and SIGCONT a little later.
 - `cut`, `cut one way`: the node hears nothing of others, is not heard by them, or both; its clients stay.
 - `disturb`: some of its frames to other nodes are dropped, come twice, or are late.
+- `fill`: there is no room left on the disk of the root or its standby (`disks`). The node stops, does not
+  start while the disk is full, and starts again when there is room.
 
-Each fault is counted when it is seen to have happened, and one that did not happen fails the trial. After
-each the trial waits until all nodes have their places again.
+The root and its standby are hit more often than others. Each fault is counted when it is seen to have
+happened, and one that did not happen fails the trial. After each the trial waits until all nodes have their
+places again, and a tree its log on two disks.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from chaos.disks import TrialDisks
 from chaos.history import Given, History, Publish, Subscribing, violations_of
 from distributary.client import Client, connect
 from distributary.errors import DistributaryError
@@ -54,6 +58,8 @@ WISHES = (
     {"where": "price between 2 and 6"},
 )
 FAULTS = ("kill", "lose", "pause", "cut", "cut one way", "disturb")
+LASTING = (0.5, 3.0, 12.0)
+"""Seconds for which a fault may last."""
 PAUSE = 0.05
 """Seconds between two events of a publisher."""
 ROUND = 5
@@ -72,10 +78,12 @@ class LiveTrial:
         faults: tuple[str, ...] = FAULTS,
         system: str = "tree",
         publishers: int = 3,
+        lasting: tuple[float, ...] = LASTING,
         patience: float = PATIENCE,
     ) -> None:
         self.seed = seed
         self.patience = patience
+        self._lasting = lasting
         self.faults = faults
         self.fired: Counter[str] = Counter()
         self.history = History()
@@ -89,6 +97,7 @@ class LiveTrial:
         self._random = Random(f"{seed}/live trial")
         self._directory = directory
         self._network = LocalNetwork(directory)
+        self._disks = TrialDisks(directory)
         self._entries: dict[str, dict[str, Any]] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._gone: set[str] = set()
@@ -99,12 +108,15 @@ class LiveTrial:
     def run(self) -> None:
         """Start the network and its clients, let all faults happen, and wait until everything due came."""
         try:
+            for name in self._names if "fill" in self.faults else ():
+                self._disks.mount(name)
             self._bring_up()
             asyncio.run(self._live())
         finally:
             for process in self._processes.values():
                 process.kill()
                 process.wait(10)
+            self._disks.release()
 
     def _bring_up(self) -> None:
         tables = {name: {"faults": {"seed": self.seed}} for name in self._names}
@@ -115,8 +127,11 @@ class LiveTrial:
     @property
     def since(self) -> float:
         """From when on all must be delivered: from the beginning where nodes keep a log, else once healed."""
-        kept = any("\ndata = " in Path(entry["config"]).read_text() for entry in self._entries.values())
-        return -inf if kept else self.healed
+        return -inf if self._keeps_log else self.healed
+
+    @property
+    def _keeps_log(self) -> bool:
+        return any("\ndata = " in Path(entry["config"]).read_text() for entry in self._entries.values())
 
     # The clients.
 
@@ -181,8 +196,8 @@ class LiveTrial:
         return planned + ["gone"] * ("gone" in self.faults)
 
     async def _happen(self, kind: str) -> None:
-        victim = self._random.choice([name for name in self._names if name not in self._gone])
-        seconds = self._random.choice([0.5, 3.0, 12.0])
+        victim = await asyncio.to_thread(self._victim, kind)
+        seconds = self._random.choice(self._lasting)
         self._tell(f"{kind} {victim} for {seconds} s")
         happen: dict[str, Callable[[str, float], Awaitable[bool]]] = {
             "kill": self._kill,
@@ -192,12 +207,20 @@ class LiveTrial:
             "cut": self._cut,
             "cut one way": self._cut_one_way,
             "disturb": self._disturb,
+            "fill": self._fill,
         }
         if await happen[kind](victim, seconds):
             self.fired[kind] += 1
         self._tell(f"{kind} {victim} is over")
-        await self._wait_until(self._all_joined, f"all nodes have their places again after {kind} {victim}")
+        await self._wait_until(self._at_rest, f"all nodes have their places again after {kind} {victim}")
         self._tell("all nodes have their places")
+
+    def _victim(self, kind: str) -> str:
+        """A node; one that keeps the log where the fault is about that, and else in two of five cases."""
+        up = [name for name in self._names if name not in self._gone]
+        keepers = [name for name in self._keepers(self._places()) if name in up]
+        of_keepers = kind == "fill" or self._random.random() < 0.4
+        return self._random.choice(keepers if of_keepers and keepers else up)
 
     async def _kill(self, victim: str, seconds: float, lost: bool = False, again: bool = True) -> bool:
         process = self._processes[victim]
@@ -224,6 +247,17 @@ class LiveTrial:
         await asyncio.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
         return True
+
+    async def _fill(self, victim: str, seconds: float) -> bool:
+        self._disks.fill(victim, self._processes[victim].pid)
+        codes = [await asyncio.to_thread(self._processes[victim].wait, self.patience)]
+        if self._disks.stays_full(victim):
+            self._start(victim)
+            codes.append(await asyncio.to_thread(self._processes[victim].wait, self.patience))
+        await asyncio.sleep(seconds)
+        self._disks.make_room(victim)
+        self._start(victim)
+        return set(codes) == {1}
 
     async def _cut(self, victim: str, seconds: float) -> bool:
         return await self._fault(victim, {"cut": ["*"]}, seconds, "cut")
@@ -266,9 +300,25 @@ class LiveTrial:
 
     # Healing.
 
-    def _all_joined(self) -> bool:
-        found = {node["name"]: node for node in self._network.status()}
-        return all(found[name].get("joined") for name in self._names if name not in self._gone)
+    def _places(self) -> dict[str, dict[str, Any]]:
+        """What each node that answers says of itself."""
+        return {node["name"]: node for node in self._network.status() if not node.get("missing")}
+
+    def _keepers(self, places: dict[str, dict[str, Any]]) -> list[str]:
+        """The root of the latest term and those that stand by for it, by what nodes say of themselves."""
+        trees = {name: node for name, node in places.items() if node.get("overlay") == "tree"}
+        epoch = max((node["epoch"] or 0.0 for node in trees.values()), default=0.0)
+        return [
+            name
+            for name, node in trees.items()
+            if node["epoch"] == epoch and (node["standby"] or (node["joined"] and node["parent"] is None))
+        ]
+
+    def _at_rest(self) -> bool:
+        """Whether all nodes have their places, and the log is on two disks where there is one."""
+        places = self._places()
+        joined = all(places.get(name, {}).get("joined") for name in self._names if name not in self._gone)
+        return joined and (not self._keeps_log or len(self._keepers(places)) > 1)
 
     async def _wait_until_healed(self) -> None:
         """Wait until a round of events has reached everybody who wants them; the next events must, too."""

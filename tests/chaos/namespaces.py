@@ -154,19 +154,24 @@ class NamespaceTrial(LiveTrial):
 
     def _wait_for(self, name: str) -> None:
         end = time.monotonic() + 60
-        while not self._joined(name):
+        while not (self._health(name) or {}).get("joined"):
             assert time.monotonic() < end, (
                 f"{name} has not joined: {Path(self._entries[name]['log']).read_text()}"
             )
             time.sleep(0.2)
 
-    def _joined(self, name: str) -> bool:
+    def _health(self, name: str) -> dict[str, Any] | None:
+        """What a node says of itself; None when it does not answer."""
         inside = ["ip", "netns", "exec", f"{self._prefix}n{self._entries[name]['number']}"]
         asked = subprocess.run([*inside, sys.executable, "-S", "-c", HEALTH], capture_output=True, text=True)
-        return asked.returncode == 0 and bool(json.loads(asked.stdout)["joined"])
+        if asked.returncode != 0:
+            return None
+        told: dict[str, Any] = json.loads(asked.stdout)
+        return told
 
-    def _all_joined(self) -> bool:
-        return all(self._joined(name) for name in self._names if name not in self._gone)
+    def _places(self) -> dict[str, dict[str, Any]]:
+        found = {name: self._health(name) for name in self._names if name not in self._gone}
+        return {name: {**told, **told["place"]} for name, told in found.items() if told is not None}
 
     async def _cut(self, victim: str, seconds: float) -> bool:
         outside = f"{self._prefix}v{self._entries[victim]['number']}"

@@ -278,7 +278,8 @@ class _NodeFiles(NamedTuple):
 
     def come_back(self, names: Sequence[str]) -> bool:
         """Whether there are the data and the files of these nodes; DistributaryError for those of others."""
-        there = sorted(each.stem for each in self.directory.glob("*.data"))
+        found = self.directory.glob("*.data")  # directories that are empty are disks to begin with
+        there = sorted(each.stem for each in found if not each.is_dir() or any(each.iterdir()))
         if not there or not self.lasts:
             return False
         for name in names:

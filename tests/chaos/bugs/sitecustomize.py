@@ -20,15 +20,30 @@ deliver = ClientRoom.deliver
 numbers = count(1)
 
 
+held: dict[tuple[str, str, str | None], Any] = {}
+"""Deliveries that the next one of the same subscriber, source and topic overtakes."""
+
+
 def hit(room: ClientRoom, delivery: Any) -> bool:
-    """Deliver, but for one of `EVERY`, which is lost or changed."""
+    """Deliver, but for one of `EVERY`, which is lost, changed, given twice, or given after the next one."""
+    line = (delivery.subscriber, delivery.event.source, delivery.event.topic)
     if next(numbers) % EVERY:
-        return deliver(room, delivery)
-    if bug == "lost":
-        return True
-    event = delivery.event
-    changed = replace(event, attributes={**event.attributes, "price": -1})
-    return deliver(room, delivery._replace(event=changed))
+        given = deliver(room, delivery)
+        if line in held:
+            deliver(room, held.pop(line))
+        return given
+    match bug:
+        case "lost":
+            return True
+        case "doubled":
+            deliver(room, delivery)
+        case "swapped" if line not in held:
+            held[line] = delivery
+            return True
+        case "changed":
+            attributes = {**delivery.event.attributes, "price": -1}
+            delivery = delivery._replace(event=replace(delivery.event, attributes=attributes))
+    return deliver(room, delivery)
 
 
 if bug is not None:
