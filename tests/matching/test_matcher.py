@@ -382,15 +382,25 @@ def test_serials_are_given_or_counted_and_never_used_twice(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("plain", range(6))
 @pytest.mark.parametrize("tolerant", range(6))
-def test_serials_are_matched_as_ids_are_tolerances_included(plain: int, tolerant: int) -> None:
+def test_numbers_are_matched_as_ids_are_tolerances_included(plain: int, tolerant: int) -> None:
     wanted = [subscription(f"p{one}", topic="A", where=f"x > {one % 2}") for one in range(plain)]
     wanted += [subscription(f"t{one}", topic="A", change={"x": one}) for one in range(tolerant)]
-    by_id, by_serial = Matcher(wanted), Matcher(wanted, serials=range(-2, len(wanted) - 2))
+    by_id, by_number = Matcher(wanted), Matcher(wanted)
+    ids = {by_number.number(one.id): one.id for one in wanted}
     for value in (1, 3, 3, 8):
         event = Event("e", topic="A", attributes={"x": value})
-        found = by_serial.match_serials(event)
-        assert sorted(wanted[serial + 2].id for serial in found) == by_id.match(event)
-    assert by_serial.match_serials(Event("e", topic="B")) == []
+        assert sorted(ids[number] for number in by_number.match_numbers(event)) == by_id.match(event)
+    assert by_number.match_numbers(Event("e", topic="B")) == []
+
+
+def test_a_number_is_used_again_when_its_subscription_is_gone() -> None:
+    matcher = Matcher([subscription("s1", topic="A"), subscription("s2", topic="A")])
+    free = matcher.number("s1")
+    matcher.remove("s1")
+    matcher.add(subscription("s3", topic="B"))
+    assert matcher.number("s3") == free
+    assert matcher.match_numbers(Event("e", topic="B")) == [free]
+    assert matcher.match_numbers(Event("e", topic="A")) == [matcher.number("s2")]
 
 
 def test_each_subscription_needs_a_serial_when_serials_are_given() -> None:

@@ -193,18 +193,19 @@ class Matcher:
             return []
         return self._registry.ids_of(slots, self._firing(single))
 
-    def match_serials(self, event: Event) -> list[int]:
-        """As `match`, with the serials of the subscriptions in place of their ids, in no particular order.
+    def match_numbers(self, event: Event) -> list[int]:
+        """As `match`, with the subscriptions' numbers in place of their ids, in no particular order.
 
-        For whoever keeps subscriptions by serial: no id is looked up, and nothing is sorted.
+        For whoever keeps something of each subscription in a list (see `number`): no id is looked up, and
+        nothing is sorted.
         """
         single = SingleEvent(event)
         slots = self._combinations.passed_by(single)
         if not len(slots):
             return []
         numbers = self._registry.numbers_of(slots, self._firing(single))
-        serials: list[int] = self._registry.serials(numbers).tolist()
-        return serials
+        found: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
+        return found
 
     def _firing(self, single: SingleEvent) -> Callable[[Ints], Ints]:
         """From slots to the subscriptions whose tolerance this event exceeds. Tolerances take note of it."""
@@ -290,6 +291,10 @@ class Matcher:
     def subscriber(self, subscription_id: str) -> str:
         """Who gets the deliveries of a subscription."""
         return self._registry.subscriber(self._registry.number(subscription_id))
+
+    def number(self, subscription_id: str) -> int:
+        """A small whole number that a subscription has until it is removed; others have it afterwards."""
+        return self._registry.number(subscription_id)
 
     def serial(self, subscription_id: str) -> int:
         """What identifies this registration of a subscription for good."""

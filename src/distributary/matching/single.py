@@ -44,7 +44,7 @@ class SingleEvent:
         self.trees: dict[bool, Any] = {}
         """What path indexes made of the document (see `path.forest`)."""
         if event.document is not None:  # it is read at once: a malformed event is refused by everybody
-            self.scanned = read_document(np.frombuffer(event.document.encode(), np.uint8))
+            self.scanned = _read(event.document)
             if self.scanned is None:
                 for error in self.batch.rejected.values():
                     raise error
@@ -74,3 +74,17 @@ class SingleEvent:
         if self._now is None:
             self._now = time.time_ns()
         return self._now
+
+
+_latest: tuple[str, Any] = ("", None)
+"""The document that was read last, and what was read."""
+
+
+def _read(document: str) -> Any:
+    """A document as kernels read it. The latest is kept: a broker reads one to let it in, and to match it."""
+    global _latest
+    text, scanned = _latest
+    if text is not document:
+        scanned = read_document(np.frombuffer(document.encode(), np.uint8))
+        _latest = document, scanned
+    return scanned

@@ -132,7 +132,8 @@ class _Crowd:
         from distributary.matching.matcher import Matcher
 
         self._matcher: Matcher = Matcher()
-        self._keys: dict[int, SubscriptionKey] = {}
+        self._keys: list[SubscriptionKey] = []
+        """By the matcher's number; what stands there for numbers that are not in use is never read."""
         self._serials: dict[SubscriptionKey, int] = {}
         self._added = 0
         for resident in residents.values():
@@ -155,14 +156,14 @@ class _Crowd:
         self._added += 1
         key, serial = subscription.key, self._added
         self._matcher.add(replace(subscription, id=str(serial)), serial=serial)
-        self._keys[serial] = key
         self._serials[key] = serial
+        number = self._matcher.number(str(serial))
+        self._keys.extend([key] * (number + 1 - len(self._keys)))
+        self._keys[number] = key
 
     def remove(self, key: SubscriptionKey) -> None:
-        serial = self._serials.pop(key)
-        del self._keys[serial]
-        self._matcher.remove(str(serial))
+        self._matcher.remove(str(self._serials.pop(key)))
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         keys = self._keys
-        return [keys[serial] for serial in self._matcher.match_serials(event)]
+        return [keys[number] for number in self._matcher.match_numbers(event)]

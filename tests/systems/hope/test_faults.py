@@ -203,7 +203,9 @@ def test_nodes_fail_at_once_with_probability_a_quarter_and_nothing_is_lost(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_home_that_was_cut_off_gets_by_itself_what_it_missed_and_nothing_twice(kind: type[HopeBroker]) -> None:
+def test_a_home_that_was_cut_off_gets_by_itself_what_it_missed_and_nothing_twice(
+    kind: type[HopeBroker],
+) -> None:
     random = Random(4)
     nodes = sorted(random.sample(range(CIRCLE.size), 10))
     deployment = kept_up(kind, nodes, 4, history=50)
