@@ -5,7 +5,8 @@ python -m bench topics paths       some
 python -m bench --quick            small versions that take seconds
 python -m bench peers              other engines beside ours, where their toolchains are installed
 python -m bench sizes              what an event costs with 1,000 to 1,000,000 subscriptions
-python -m bench peers --help       more about one of the last two
+python -m bench network            live brokers beside mosquitto and nats-server, where they are installed
+python -m bench peers --help       more about one of the last three
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MODULES = (
     "spark_sql",
     "queries",
 )
-NAMED = ("peers", "sizes")
+NAMED = ("peers", "sizes", "network")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
@@ -60,7 +61,7 @@ def main() -> int:
         help=f"which of {', '.join(MODULES)} (default: all of these), or {', '.join(NAMED)}",
     )
     parser.add_argument("--quick", action="store_true", help="small versions that take seconds")
-    parser.add_argument("--only", default="", help="of peers and sizes: which, by name, with commas")
+    parser.add_argument("--only", default="", help="of peers, sizes and network: which, by name, with commas")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     parsed = parser.parse_args()
     unknown = set(parsed.modules) - {*MODULES, *NAMED}
