@@ -337,6 +337,9 @@ class LiveTrial:
                 await asyncio.sleep(0.05)
         self.healed = began
         self._tell(f"not healed after {self.patience:g} s")
+        shown = ("joined", "parent", "children", "root", "epoch", "term", "standby", "clients")
+        for name, place in (await asyncio.to_thread(self._places)).items():
+            self._tell(f"{name}: {', '.join(f'{key} {place.get(key)}' for key in shown)}")
 
     def _published_since(self, began: float) -> bool:
         since = Counter(
