@@ -83,7 +83,7 @@ class LiveTrial:
     ) -> None:
         self.seed = seed
         self.patience = patience
-        self._lasting = lasting
+        self._durations = lasting
         self.faults = faults
         self.fired: Counter[str] = Counter()
         self.history = History()
@@ -197,7 +197,7 @@ class LiveTrial:
 
     async def _happen(self, kind: str) -> None:
         victim = await asyncio.to_thread(self._victim, kind)
-        seconds = self._random.choice(self._lasting)
+        seconds = self._random.choice(self._durations)
         self._tell(f"{kind} {victim} for {seconds} s")
         happen: dict[str, Callable[[str, float], Awaitable[bool]]] = {
             "kill": self._kill,
