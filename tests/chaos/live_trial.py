@@ -64,6 +64,8 @@ PAUSE = 0.05
 """Seconds between two events of a publisher."""
 ROUND = 5
 """Events of each publisher in a round that tells whether the network has healed."""
+LONGEST_ROUND = 10.0
+"""Seconds after which another round is looked at."""
 
 
 class LiveTrial:
@@ -89,6 +91,8 @@ class LiveTrial:
         self.history = History()
         self.healed = 0.0
         """When a round of events had reached everybody who wants them, after the last fault."""
+        self.problems: list[str] = []
+        """What is wrong, beside what clients saw."""
         self.told: list[str] = []
         """What was done when, for whoever reads about a violation."""
         self._names = node_names(nodes)
@@ -152,9 +156,9 @@ class LiveTrial:
                 await self._happen(kind)
             await self._wait_until_healed()
             self._stop = True
-            await asyncio.wait(running[len(WISHES) :])
+            await asyncio.wait(running[len(WISHES) :], timeout=self.patience / 4)
             await self._wait_for_the_rest()
-            for task in running[: len(WISHES)]:
+            for task in running:
                 task.cancel()
 
     def _client(self, name: str) -> Client:
@@ -323,20 +327,20 @@ class LiveTrial:
     async def _wait_until_healed(self) -> None:
         """Wait until a round of events has reached everybody who wants them; the next events must, too."""
         end = time.monotonic() + self.patience
+        began = time.monotonic()
         while time.monotonic() < end:
-            began = time.monotonic()
-            while not self._published_since(began):
+            if not self._published_since(began):
                 await asyncio.sleep(0.05)
-            for _ in range(100):
-                if not self.missing(began):
-                    self.healed = time.monotonic()
-                    self._tell("healed")
-                    while not self._published_since(self.healed):
-                        await asyncio.sleep(0.05)
-                    return
+            elif not self.missing(began):
+                self.healed = time.monotonic()
+                self._tell("healed")
+                await self._wait_until(lambda: self._published_since(self.healed), "more is acknowledged")
+                return
+            elif time.monotonic() - began > LONGEST_ROUND:
+                began = time.monotonic()
+            else:
                 await asyncio.sleep(0.05)
-        self.healed = began
-        self._tell(f"not healed after {self.patience:g} s")
+        self.problems.append(f"not healed after {self.patience:g} s")
         shown = ("joined", "parent", "children", "root", "epoch", "term", "standby", "clients")
         for name, place in (await asyncio.to_thread(self._places)).items():
             self._tell(f"{name}: {', '.join(f'{key} {place.get(key)}' for key in shown)}")

@@ -27,7 +27,7 @@ def judge(trial: LiveTrial, record: Callable[[str, object], None]) -> None:
     history = trial.history
     record("faults", {f"{kind} of a process": count for kind, count in trial.fired.items()})
     record("compared", {"events": len(history.publishes), "deliveries": len(history.given)})
-    problems = [str(each) for each in violations_of(history, trial.since)]
+    problems = [*trial.problems, *map(str, violations_of(history, trial.since))]
     problems += [f"{kind} was meant to happen and did not" for kind in trial.faults if not trial.fired[kind]]
     if problems:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []

@@ -94,6 +94,18 @@ async def test_nodes_are_found_by_asking_those_that_are_linked() -> None:
 
 
 @alone
+async def test_neighbours_of_a_node_find_each_other_when_it_is_gone() -> None:
+    async with sites(1, 2, 3, 4) as (one, middle, three, four):
+        for outer in (one, three, four):
+            await outer.links.meet(middle.links.endpoint)
+        await until(lambda: all(len(each.links._peers) == 3 for each in (one, three, four)))
+        await middle.links.close()
+        three.links.send(1, Ack(0.0, 9))  # to one that came before it
+        three.links.send(4, Ack(0.0, 9))  # and to one that came after it
+        await until(lambda: one.came == four.came == [(Ack(0.0, 9), 3)])
+
+
+@alone
 async def test_a_link_that_broke_is_made_again() -> None:
     async with sites(1, 2) as (one, two):
         one.links.introduce(2, two.links.endpoint)

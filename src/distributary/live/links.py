@@ -10,7 +10,9 @@ Rules:
   with every failure and has some chance in it. If two nodes connect to each other at the same time, both send
   on the connection that the lower address made, and the other one ends a little later.
 - Where a node listens is learned from its greeting, from `introduce`, or by asking those that are linked;
-  what is sent to a node that is nowhere yet is kept for a while.
+  what is sent to a node that is nowhere yet is kept for a while. A node tells a new neighbour where
+  its others listen, and those where the new one does: so nodes that have one in common find each other when
+  that is gone.
 - A link on which nothing was sent for `Limits.beat` seconds carries a beat; one on which nothing came for
   `connection.SILENCE` of these is closed.
 - Beyond loopback nothing listens and nothing is connected to without TLS 1.3, certificates on both sides
@@ -49,6 +51,9 @@ from distributary.overlay.node import Address, Message
 
 OVERLAP = 1.0
 """Seconds until a connection ends in whose place there is another: what was sent on it arrives meanwhile."""
+
+MOST_TOLD = 256
+"""So many of its neighbours a node tells of a new one, and the new one of them."""
 
 OnMessage = Callable[[Message, Address], None]
 
@@ -242,6 +247,15 @@ class Links:
             peer.learn(theirs.endpoint)
         self.counts["made"] += 1
         peer.take(connection)
+        self._introduce_to_others(peer)
+
+    def _introduce_to_others(self, peer: _Peer) -> None:
+        """Tell a new neighbour where the others listen, and the others where it does."""
+        others = [each for each in self._peers.values() if each is not peer and each.connection is not None]
+        for other in self._random.sample(others, min(len(others), MOST_TOLD)):
+            for told, about in ((peer, other), (other, peer)):
+                if about.endpoint is not None:
+                    told.send(frame(encode(EndpointReply(about.address, about.endpoint))))
 
     def retire(self, connection: Connection) -> None:
         """End a connection a little later: there is another in its place."""

@@ -54,6 +54,11 @@ def test_small_networks_keep_it_too(nodes: int) -> None:
         keep_promise(PromiseTrial(seed, nodes=nodes, faults=2, kinds=kinds))
 
 
+def test_nothing_is_lost_when_answers_of_the_root_are_late() -> None:
+    for seed in range(2):
+        keep_promise(PromiseTrial(seed, faults=1, rate=4.0, late="LogReply"))
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", chaos_seeds(10_000, CHAOS))
 def test_the_promise_holds_for_many_seeds(seed: int) -> None:

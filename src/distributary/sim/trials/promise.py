@@ -44,6 +44,8 @@ HEALING = 70.0
 """Seconds between the end of a fault and the next: an election, and all that follows from it."""
 LAST = 150.0
 """Seconds after the last fault in which all that is owed must come."""
+LATE = 2.0
+"""Seconds by which messages of a class come late that is to."""
 PATIENCE = 6.0
 """Seconds after which a publisher without an acknowledgement goes to another broker."""
 
@@ -60,6 +62,8 @@ class PromiseTrial:
     rate: float = 1.0
     """Events a second of each publisher."""
     kinds: tuple[str, ...] = KINDS
+    late: str = ""
+    """A class of messages that come late, so that others overtake them; none if empty."""
     system: str = "tree"
 
 
@@ -77,9 +81,14 @@ class PromiseOutcome(NamedTuple):
 
 
 class _CutOff:
-    """A network from which one node at a time may be cut off; loses one message in a hundred."""
+    """A network from which one node at a time may be cut off.
 
-    def __init__(self, seed: int) -> None:
+    Of a hundred messages one is lost, and two are late by up to a second, so that others overtake them. All
+    messages of one class may be later still.
+    """
+
+    def __init__(self, seed: int, late: str) -> None:
+        self._late = late
         self._latency = UniformLatency(0.005, 0.05, seed=seed)
         self._random = Random(f"{seed}/loss")
         self.alone: Address | None = None
@@ -90,7 +99,11 @@ class _CutOff:
         if sender != to and self.alone in (sender, to):
             self.dropped += 1
             return []
-        return [] if self._random.random() < 0.01 else list(self._latency.delays(now, sender, to, message))
+        luck = self._random.random()
+        late = self._random.random() if luck > 0.98 else 0.0
+        carried = getattr(message, "message", message)  # in a packet of a courier
+        late += LATE * (type(carried).__name__ == self._late)
+        return [late + each for each in self._latency.delays(now, sender, to, message)] if luck > 0.01 else []
 
 
 @dataclass
@@ -148,7 +161,7 @@ class _Running:
     def __init__(self, trial: PromiseTrial) -> None:
         self.trial = trial
         self.random = Random(f"{trial.seed}/promise")
-        self.network = _CutOff(trial.seed)
+        self.network = _CutOff(trial.seed, trial.late)
         self.world = Simulator(trial.seed, self.network)
         founders = list(range(1, trial.nodes + 1))
         settings = Settings.robust(trial.nodes)

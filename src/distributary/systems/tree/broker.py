@@ -13,12 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from distributary.filters.profile import Profile
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.tree.interest import Form, form_of, profile_of
+from distributary.overlay.tree.interest import Form, profile_of
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
@@ -76,9 +75,7 @@ class TreeBroker:
 
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node, in place of one with the same key."""
-        self.home.add(subscription)
-        self._want(subscription.key, form_of(Profile(self.home.filters(subscription.key))))
-        self.tree.upstream.when_granted(lambda: self.node.acknowledge(subscription.key))
+        self._resuming.subscribe(subscription)
 
     def resume(self, session: SessionState) -> None:
         """Register a client's subscriptions, and deliver what it has missed: see `resuming`."""

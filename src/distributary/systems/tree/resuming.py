@@ -9,17 +9,23 @@ Rules:
   here, so that whatever the root's log holds by then closes the gap.
 - What the log holds is delivered in its order. Live events follow: a subscription joins those of the home
   when the node has come to where the log was read to, and not before, so that none comes twice.
+- An answer of the root may be late: what has come to the node meanwhile is given from the node's own log, or
+  asked for again where that does not have it all. The same if the node has gone on to another epoch.
+- A subscription that is new while its client catches up joins the others when the log was read: a client that
+  was given a later event would take the earlier ones for such as it has.
 - What the log does not hold any more is told to the client (`LogGap`) and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
 
 from distributary.filters.profile import Profile
-from distributary.model import Event, Offset, SubscriptionKey
+from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
+from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest, form_of
 from distributary.overlay.tree.messages import LogReply
 from distributary.overlay.tree.node import TreeNode
@@ -36,15 +42,26 @@ class _Returning:
     """Its subscriptions without tolerances."""
     tolerant: dict[SubscriptionKey, Resident]
     """Those with tolerances, which remember what the client was given."""
+    interest: Interest
+    """What they ask for together."""
     offset: Offset
     """The client has been given everything up to there."""
-    read_to: int | None = None
-    """The number up to which the log was read; None until all of it was."""
+    has_read: bool = False
+    """Whether the log was read to its end, which is the offset."""
+    joining: dict[SubscriptionKey, tuple[Resident, Form]] = field(default_factory=dict)
+    """Its new subscriptions, which ask for what comes after the end of the log."""
 
     @property
     def residents(self) -> list[Resident]:
         """All its subscriptions."""
         return [*self.plain, *self.tolerant.values()]
+
+    def put(self, resident: Resident) -> None:
+        """Add a subscription."""
+        if "change" in resident.filters:
+            self.tolerant[resident.subscription.key] = resident
+        else:
+            self.plain.put(resident.subscription)
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         """Those that want an event, which is delivered to them next."""
@@ -58,6 +75,8 @@ class ResumingClients:
     def __init__(self, tree: TreeNode, home: Home, want: Callable[[SubscriptionKey, Form], None]) -> None:
         self._tree, self._home, self._want = tree, home, want
         self._returning: list[_Returning] = []
+        self._registered: dict[SubscriptionKey, object] = {}
+        """What tells a registration from others of the same key, before and after it."""
 
     def resume(self, session: SessionState) -> None:
         """Register the subscriptions of a client and catch up; FilterError when one cannot be parsed."""
@@ -71,21 +90,39 @@ class ResumingClients:
         if session.offset is None or not residents:
             for resident in residents:
                 self._home.add(resident.subscription)
-            self._tree.upstream.when_granted(lambda: self._acknowledge(residents))
+                self._acknowledge_when_granted(resident.subscription.key)
         else:
-            returning = _Returning(session.subscriptions[0].subscriber, Residents(), {}, session.offset)
-            for resident in residents:
-                if "change" in resident.filters:
-                    returning.tolerant[resident.subscription.key] = resident
-                else:
-                    returning.plain.put(resident.subscription)
-            self._returning.append(returning)
             interest = Interest(tuple(dict.fromkeys(forms)))
-            self._tree.upstream.when_granted(lambda: self._read(returning, interest))
+            subscriber = session.subscriptions[0].subscriber
+            returning = _Returning(subscriber, Residents(), {}, interest, session.offset)
+            for resident in residents:
+                returning.put(resident)
+            self._returning.append(returning)
+            self._tree.upstream.when_granted(lambda: self._read(returning))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Register a new subscription; FilterError when it cannot be parsed."""
+        resident = Resident(subscription)
+        key, form = subscription.key, form_of(Profile(resident.filters))
+        catching_up = [each for each in self._returning if each.subscriber == subscription.subscriber]
+        self.withdraw(key)
+        self._want(key, form)
+        if not catching_up:
+            self._home.add(subscription)
+            self._acknowledge_when_granted(key)
+            return
+        if key in self._home:
+            self._home.remove(key)
+        catching_up[-1].joining[key] = (resident, form)
+        if catching_up[-1].has_read:
+            self._join(catching_up[-1])
 
     def withdraw(self, key: SubscriptionKey) -> bool:
         """Forget a subscription that is catching up; whether there was one."""
+        self._registered.pop(key, None)
         for returning in self._returning:
+            if returning.joining.pop(key, None) is not None:
+                return True
             if key in returning.plain:
                 returning.plain.remove(key)
                 return True
@@ -100,40 +137,77 @@ class ResumingClients:
 
     def reach(self, number: int) -> None:
         """The event of this number is next: serve those who have read the log to before it."""
-        if not self._returning:
-            return
-        for returning in list(self._returning):
-            if returning.read_to is not None and returning.read_to < number:
-                self._returning.remove(returning)
+        epoch = self._tree.log.epoch
+        for returning in [each for each in self._returning if each.has_read]:
+            if returning.offset.epoch < epoch:
+                self._read(returning)
+            elif returning.offset < (epoch, number):
                 self._settle(returning)
 
-    def _read(self, returning: _Returning, interest: Interest) -> None:
-        self._tree.read_log(interest, returning.offset, lambda part: self._take(returning, part))
+    def _read(self, returning: _Returning) -> None:
+        returning.has_read = False
+        self._tree.read_log(returning.interest, returning.offset, partial(self._take, returning))
 
     def _take(self, returning: _Returning, part: LogReply) -> None:
         subscriber, lost = returning.subscriber, Offset(part.epoch, part.floor)
         if part.floor > part.after:
             self._tree.log.missing += 1
             self._tree.node.deliver(LogGap(subscriber, Offset(part.epoch, part.after), lost))
-        for number, event in part.events:
-            firing = returning.firing(event)
-            if firing:
-                self._home.give(event, firing, Offset(part.epoch, number))
-        returning.offset = Offset(part.epoch, part.through)
+        self._give(returning, part.events, Offset(part.epoch, part.through))
         if part.more:
             return
-        returning.read_to = part.through
-        self._acknowledge(returning.residents)
-        if self._tree.log.epoch == part.epoch:
-            self.reach(self._tree.log.position + 1)
+        if self._has_caught_up(returning):
+            returning.has_read = True
+            for resident in returning.residents:
+                self._tree.node.acknowledge(resident.subscription.key)
+            self._join(returning)
+            if returning.offset == (self._tree.log.epoch, self._tree.log.position):
+                self._settle(returning)
+        else:
+            self._read(returning)
+
+    def _has_caught_up(self, returning: _Returning) -> bool:
+        """Give what has come here while the log was read; False if something of it may be missing here."""
+        log, (epoch, number) = self._tree.log, returning.offset
+        if epoch > log.epoch or (epoch == log.epoch and number >= log.position):
+            return True
+        here = epoch == log.epoch and log.answers(returning.interest, number, log.position)
+        if here:
+            events = log.between(returning.interest, number, log.position)
+            self._give(returning, events, Offset(epoch, log.position))
+        return here
+
+    def _give(self, returning: _Returning, events: Iterable[NumberedEvent], through: Offset) -> None:
+        """Give a client those of the events that it wants; it has then all up to a place."""
+        for number, event in events:
+            firing = returning.firing(event)
+            if firing:
+                self._home.give(event, firing, Offset(through.epoch, number))
+        returning.offset = through
 
     def _settle(self, returning: _Returning) -> None:
+        """Serve a client like the others."""
+        self._returning.remove(returning)
         for resident in returning.residents:
             self._home.add(resident.subscription, resident.last)
 
-    def _acknowledge(self, residents: list[Resident]) -> None:
-        for resident in residents:
-            self._tree.node.acknowledge(resident.subscription.key)
+    def _join(self, returning: _Returning) -> None:
+        """Have the new subscriptions of a client ask for what comes after the end of the log."""
+        for key, (resident, form) in returning.joining.items():
+            returning.put(resident)
+            returning.interest = Interest(tuple(dict.fromkeys((*returning.interest.forms, form))))
+            self._acknowledge_when_granted(key)
+        returning.joining.clear()
+
+    def _acknowledge_when_granted(self, key: SubscriptionKey) -> None:
+        """Acknowledge a subscription when the tree has granted it, unless it was withdrawn meanwhile."""
+        registration = self._registered[key] = object()
+
+        def granted() -> None:
+            if self._registered.get(key) is registration:
+                self._tree.node.acknowledge(key)
+
+        self._tree.upstream.when_granted(granted)
 
 
 def _remembered(session: SessionState, subscription: str) -> ValuesByTopic:
