@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tell `replay.chaos_seeds` whether anybody asks for chaos, whose seeds are thousands of tests."""
     asked = config.option.markexpr
     os.environ["DISTRIBUTARY_CHAOS"] = "" if "not chaos" in asked else "asked for"
-    if "chaos" in asked and "not chaos" not in asked:
+    if ("chaos" in asked and "not chaos" not in asked) or os.environ.get("DISTRIBUTARY_CHAOS_REPORT"):
         from chaos.report import ChaosReport
 
         config.pluginmanager.register(ChaosReport(config), "chaos report")

@@ -3,7 +3,11 @@
 A plugin of pytest, registered where chaos is asked for. While a test runs it notes the faults injected into
 simulators and what is published and delivered there; a test that breaks something else tells it with
 `record_property("faults", {...})` and `record_property("compared", {...})`. All of it travels with the report
-of the test, from whichever process, and is added up in build/chaos.json and a table at the end.
+of the test, from whichever process, and is told in a table at the end.
+
+`make chaos` keeps it in build/chaos.json (DISTRIBUTARY_CHAOS_REPORT) test by test, so that what runs in parts
+adds up: a test that runs again takes the place of what was noted of it, and what other tests did stays as
+long as seed and size are the same.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import platform
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,7 +32,14 @@ from rich.table import Table
 from chaos.sizes import chosen
 
 SEED = os.environ.get("DISTRIBUTARY_SEED", "1")
-WRITTEN = Path("build/chaos.json")
+KEPT_IN = os.environ.get("DISTRIBUTARY_CHAOS_REPORT")
+"""The file in which what was done is added up; none when a single test is repeated."""
+FULL = bool(os.environ.get("DISTRIBUTARY_CHAOS_FULL"))
+
+
+def without_case(nodeid: str) -> str:
+    """A test without the case of it."""
+    return nodeid.partition("[")[0]
 
 
 def part_of(nodeid: str) -> str:
@@ -66,6 +77,18 @@ class Findings:
             "faults": dict(sorted(self.faults.items())),
             **{what: self.compared[what] for what in ("events", "deliveries")},
         }
+
+
+def added_up(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The sum of several records of findings."""
+    total = Findings()
+    for one in records:
+        total.runs += one["runs"]
+        total.violations += one["violations"]
+        total.seconds += one["seconds"]
+        total.faults.update(one["faults"])
+        total.compared.update({what: one[what] for what in ("events", "deliveries")})
+    return total.record()
 
 
 @contextmanager
@@ -109,7 +132,7 @@ class ChaosReport:
     """Chooses the cases, notes what each does, and tells in the end."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.parts: defaultdict[str, Findings] = defaultdict(Findings)
+        self.tests: defaultdict[str, Findings] = defaultdict(Findings)
         self.failed: list[dict[str, str]] = []
         self.began = time.monotonic()
         self.is_worker = hasattr(config, "workerinput")
@@ -131,37 +154,61 @@ class ChaosReport:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
-            self.parts[part_of(report.nodeid)].add(report)
+            self.tests[without_case(report.nodeid)].add(report)
         if report.failed:
             self.failed.append({"test": report.nodeid, "told": report.longreprtext[-2000:]})
 
     def pytest_terminal_summary(self) -> None:
-        if not self.is_worker and self.parts:
-            record = self.record()
-            WRITTEN.parent.mkdir(exist_ok=True)
-            WRITTEN.write_text(json.dumps(record, indent=2) + "\n")
-            tell(record)
+        if self.is_worker or not self.tests:
+            return
+        record = self.record()
+        if KEPT_IN is not None:
+            kept = Path(KEPT_IN)
+            if kept.exists():
+                record = continued(json.loads(kept.read_text()), record)
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_text(json.dumps(record, indent=2) + "\n")
+        tell(record)
 
     def record(self) -> dict[str, Any]:
         """Everything, for JSON."""
-        everything = Findings()
-        for each in self.parts.values():
-            everything.runs += each.runs
-            everything.violations += each.violations
-            everything.seconds += each.seconds
-            everything.faults.update(each.faults)
-            everything.compared.update(each.compared)
+        noted = {"commit": _commit(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
+        tests = {name: {**found.record(), **noted} for name, found in self.tests.items()}
         return {
             "seed": int(SEED),
-            "full": bool(os.environ.get("DISTRIBUTARY_CHAOS_FULL")),
-            "commit": _commit(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "full": FULL,
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
             "elapsed": round(time.monotonic() - self.began, 1),
-            "all": everything.record(),
-            "parts": {name: self.parts[name].record() for name in sorted(self.parts)},
+            **summed(tests),
             "failed": self.failed,
         }
+
+
+def summed(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What tests did, by test, by part, and all of it."""
+    parts: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for name in sorted(tests):
+        parts[part_of(name)].append(tests[name])
+    return {
+        "commits": sorted({one["commit"] for one in tests.values()}),
+        "all": added_up(tests.values()),
+        "parts": {name: added_up(found) for name, found in sorted(parts.items())},
+        "tests": dict(sorted(tests.items())),
+    }
+
+
+def continued(before: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
+    """A record with what an earlier one of the same seed and size has of other tests."""
+    if (before["seed"], before["full"]) != (record["seed"], record["full"]):
+        return record
+    again = record["tests"].keys()
+    return {
+        **record,
+        "elapsed": round(before["elapsed"] + record["elapsed"], 1),
+        **summed({**before["tests"], **record["tests"]}),
+        "failed": [one for one in before["failed"] if without_case(one["test"]) not in again]
+        + record["failed"],
+    }
 
 
 def _commit() -> str:
@@ -187,5 +234,6 @@ def tell(record: dict[str, Any]) -> None:
     console.print(kinds)
     for failure in record["failed"]:
         console.print(failure["test"], markup=False, highlight=False)
-    shown = f"seed {record['seed']}, commit {record['commit']}: {record['all']['violations']} violations"
-    console.print(f"{shown} in {record['elapsed'] / 60:.0f} minutes; all of it in {WRITTEN}", highlight=False)
+    commits = ", ".join(record["commits"])
+    shown = f"seed {record['seed']}, commit {commits}: {record['all']['violations']} violations"
+    console.print(f"{shown} in {record['elapsed'] / 60:.0f} minutes", highlight=False)

@@ -8,6 +8,7 @@ examples:
   distributary sim run calm --system flooding --nodes 1000 --latency transit-stub
   distributary sim run random --system state-aware-sf --seed 3 --trace a.txt.gz
   distributary sim queries --scenario messages --goal bandwidth
+  distributary sim promise --seeds 20
   distributary sim compare a.txt.gz b.txt.gz
 """
 
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from distributary.cli.arguments import factor, seconds, setting, whole
+from distributary.cli.sim_promise import add_promise
 from distributary.cli.sim_queries import add_queries
 from distributary.cli.terminal import FAILED, WELL, Commands, add_action, add_options, console, describe
 from distributary.cli.trials import SEEDS, fault_table, run_trials
@@ -36,6 +38,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_run(parts)
     add_queries(parts)
+    add_promise(parts)
     traces = add_action(parts, "compare", "find where two traces part", _compare)
     traces.add_argument("first", type=Path, metavar="FILE")
     traces.add_argument("second", type=Path, metavar="FILE")

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     from distributary.sim.simulator import Observer
 
-COUNTED = ("events", "checked", "due", "deliveries", "withdrawn", "refused", "results", "steps")
+COUNTED = (
+    *("events", "checked", "due", "deliveries", "withdrawn", "refused", "results", "steps"),
+    *("acknowledged", "owed", "received", "repeated"),
+)
 """The fields of outcomes that are added up over seeds."""
 SHOWN = 10
 """Problems that are told; the others are counted."""

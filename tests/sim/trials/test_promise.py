@@ -6,6 +6,9 @@ within the seeds tried.
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,36 +16,35 @@ from typing import Any
 
 import pytest
 
+from distributary.cli.main import main
 from distributary.overlay.broker import SessionState
 from distributary.overlay.tree.intake import Intake
 from distributary.overlay.tree.standby import ReplicatedLog
 from distributary.overlay.tree.succession import RootSuccession
-from distributary.sim.trials.promise import KINDS, PromiseTrial, try_promise
+from distributary.sim.trials.promise import KINDS, PromiseOutcome, PromiseTrial, try_promise
 from distributary.systems.tree.resuming import ResumingClients
 from replay import chaos_seeds, replayed_by
 
 QUICK = 8
 CHAOS = 300
+FIRST = 10_000 * int(os.environ.get("DISTRIBUTARY_SEED", "1"))
+"""The first seed of those in `make chaos`."""
 SEARCHED = 20
 """Seeds within which a bug must be found."""
 
 
-def command(seed: int) -> str:
-    return f"python -m distributary.sim.trials.promise {seed}"
-
-
-def keep_promise(trial: PromiseTrial) -> Counter[str]:
+def keep_promise(trial: PromiseTrial) -> PromiseOutcome:
     outcome = try_promise(trial)
-    with replayed_by(command(trial.seed)):
+    with replayed_by(trial.command):
         assert outcome.problems == ()
         assert outcome.owed > 500
-    return Counter(outcome.fired)
+    return outcome
 
 
 def test_nothing_acknowledged_is_lost_or_comes_twice_and_every_fault_fires() -> None:
     fired: Counter[str] = Counter()
     for seed in range(QUICK):
-        fired += keep_promise(PromiseTrial(seed))
+        fired.update(keep_promise(PromiseTrial(seed)).fired)
     assert set(fired) == {*KINDS, "messages cut off"}
 
 
@@ -60,9 +62,49 @@ def test_nothing_is_lost_when_answers_of_the_root_are_late() -> None:
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("seed", chaos_seeds(10_000, CHAOS))
-def test_the_promise_holds_for_many_seeds(seed: int) -> None:
-    keep_promise(PromiseTrial(seed))
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, CHAOS))
+def test_the_promise_holds_for_many_seeds(seed: int, record_property: Callable[[str, object], None]) -> None:
+    outcome = keep_promise(PromiseTrial(seed))
+    faults = {f"{kind} of a node": count for kind, count in outcome.fired.items() if kind in KINDS}
+    record_property("faults", {**faults, "partition": outcome.fired["messages cut off"]})
+    record_property("compared", {"events": outcome.acknowledged, "deliveries": outcome.received})
+
+
+def test_the_command_tells_what_was_owed_and_how_to_run_it_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["sim", "promise", "--faults", "1", "--kinds", "kill,pause", "--seed", "3"]
+    assert main(asked) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert ": 0 problems" in told
+    assert main([*asked, "--seeds", "2", "--json"]) == 0
+    summed = json.loads(capsys.readouterr().out)
+    assert summed["well"] == summed["seeds"] == 2
+    assert summed["owed"] > 500
+    nothing_is_published_again(monkeypatch)
+    lossy = PromiseTrial(0, nodes=1, kinds=("kill",)).command
+    assert main(shlex.split(lossy)[1:]) == 1
+    assert f"run it again with: {lossy}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--kinds", "kill,flood"], "not flood"),
+        (["--nodes", "2"], "2 nodes cannot bear kill and wipe, lose, cut off"),
+        (["--nodes", "4", "--faults", "4"], "may lose all 4 nodes"),
+    ],
+)
+def test_the_command_refuses_what_no_network_bears(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sim", "promise", *options]) == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_trial_in_which_nothing_is_owed_fails() -> None:
+    outcome = try_promise(PromiseTrial(1, faults=1, publishers=1, rate=0.001))
+    assert [problem for problem in outcome.problems if "shows nothing" in problem]
 
 
 def sessions_begin_anew(patch: pytest.MonkeyPatch) -> None:

@@ -13,19 +13,20 @@ Rules:
   `distributary.client` does.
 - The events of a publisher come in the order in which they were published.
 - Faults follow one another: the next begins when the network has had time to heal.
+- A trial in which next to nothing was owed shows nothing, and fails.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import NamedTuple
 
+from distributary.errors import SettingError
 from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import Broker, LogGap, SessionState
 from distributary.overlay.node import Address
@@ -33,12 +34,15 @@ from distributary.sim.evaluation import PlainEvaluation
 from distributary.sim.latency import UniformLatency
 from distributary.sim.population import Population
 from distributary.sim.simulator import DeliveredItem, Observer, Simulator
+from distributary.sim.trials.run import LEAST, Progress, repeat_command, run_with_progress
 from distributary.systems.assembly import Settings
 from distributary.systems.table import system
 
 KINDS = ("kill", "kill and wipe", "lose", "pause", "cut off")
 """What can happen to a node: its process ends and starts again with its disk or without, or never; it is
 stopped for a while; no message reaches or leaves it."""
+BORNE_BY_TWO = ("kill", "pause")
+"""What one or two nodes bear: with fewer than three there is nobody to take over."""
 FIRST_FAULT = 15.0
 HEALING = 70.0
 """Seconds between the end of a fault and the next: an election, and all that follows from it."""
@@ -62,9 +66,29 @@ class PromiseTrial:
     rate: float = 1.0
     """Events a second of each publisher."""
     kinds: tuple[str, ...] = KINDS
+    """What can happen to nodes, of `KINDS`."""
     late: str = ""
     """A class of messages that come late, so that others overtake them; none if empty."""
     system: str = "tree"
+
+    def __post_init__(self) -> None:
+        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        if unknown or not self.kinds:
+            raise SettingError(f"kinds of faults are {', '.join(KINDS)}, not {', '.join(unknown) or 'none'}")
+        unbearable = [kind for kind in self.kinds if kind not in BORNE_BY_TWO]
+        if self.nodes < 3 and unbearable:
+            raise SettingError(f"{self.nodes} nodes cannot bear {', '.join(unbearable)}: give three or more")
+        if "lose" in self.kinds and self.faults >= self.nodes:
+            raise SettingError(f"{self.faults} faults may lose all {self.nodes} nodes: give fewer")
+
+    @property
+    def command(self) -> str:
+        """The command that runs it again."""
+        options = {name: name for name in ("nodes", "faults", "publishers", "subscribers", "rate", "late")}
+        words = ["distributary", "sim", "promise", "--seed", str(self.seed)]
+        if self.kinds != KINDS:
+            words += ["--kinds", ",".join(self.kinds)]
+        return repeat_command(words, self, options)
 
 
 class PromiseOutcome(NamedTuple):
@@ -150,19 +174,21 @@ class _Clients(Observer):
         self._trial.answer(address, what)
 
 
-def try_promise(trial: PromiseTrial) -> PromiseOutcome:
-    """Run a trial."""
-    return _Running(trial).outcome()
+def try_promise(
+    trial: PromiseTrial, observers: Iterable[Observer] = (), progress: Progress | None = None
+) -> PromiseOutcome:
+    """Run a trial before observers; `progress` is told the virtual time that has passed and the whole."""
+    return _Running(trial, observers).outcome(progress)
 
 
 class _Running:
     """A running trial."""
 
-    def __init__(self, trial: PromiseTrial) -> None:
+    def __init__(self, trial: PromiseTrial, observers: Iterable[Observer]) -> None:
         self.trial = trial
         self.random = Random(f"{trial.seed}/promise")
         self.network = _CutOff(trial.seed, trial.late)
-        self.world = Simulator(trial.seed, self.network)
+        self.world = Simulator(trial.seed, self.network, observers)
         founders = list(range(1, trial.nodes + 1))
         settings = Settings.robust(trial.nodes)
         assembly = system(trial.system).assemble(settings, founders, lambda one: self.brokers.contact(one))
@@ -175,15 +201,17 @@ class _Running:
         self.fired: Counter[str] = Counter()
         self.problems: list[str] = []
 
-    def outcome(self) -> PromiseOutcome:
+    def outcome(self, progress: Progress | None) -> PromiseOutcome:
         for subscriber in self.subscribers:
             self._connect(subscriber)
         end = self._plan_faults()
         for publisher in self.publishers:
             self._every(1 / self.trial.rate, end, partial(self._publish, publisher))
         self._every(1.0, end + LAST, self._look_after)
-        self.world.run(until=end + LAST)
+        run_with_progress(self.world, end + LAST, end + LAST, progress)
         owed = self._check()
+        if owed < LEAST:
+            self.problems.append(f"only {owed} deliveries were owed, which shows nothing ({LEAST} at least)")
         received = sum(len(one.seen) for one in self.subscribers)
         repeated = sum(one.repeated for one in self.subscribers)
         self.fired["messages cut off"] = self.network.dropped
@@ -387,8 +415,3 @@ class _Running:
                 self.world.at(self.world.now + seconds, again)
 
         self.world.at(self.world.now + self.random.uniform(0, seconds), again)
-
-
-if __name__ == "__main__":
-    for asked in map(int, sys.argv[1:]):
-        print(asked, try_promise(PromiseTrial(asked)))

@@ -28,11 +28,16 @@ class TrialRun:
         self._progress = progress
 
     def run_to(self, until: float, end: float) -> None:
-        """Run to a virtual time, reporting progress at least two hundred times on the way to `end`."""
-        while self.world.now < until:
-            self.world.run(until=min(until, self.world.now + max(1.0, end / 200)))
-            if self._progress is not None:
-                self._progress(self.world.now, end)
+        """Run to a virtual time, reporting progress on the way to `end`."""
+        run_with_progress(self.world, until, end, self._progress)
+
+
+def run_with_progress(world: Simulator, until: float, end: float, progress: Progress | None) -> None:
+    """Run a simulator to a virtual time, reporting at least two hundred times on the way to `end`."""
+    while world.now < until:
+        world.run(until=min(until, world.now + max(1.0, end / 200)))
+        if progress is not None:
+            progress(world.now, end)
 
 
 def repeat_command(words: list[str], trial: Any, options: Mapping[str, str]) -> str:
