@@ -75,6 +75,8 @@ class Vertex:
     def __init__(self) -> None:
         self.registrations: dict[RegistrationName, int] = {}
         self._homes: dict[int, Counter[Address]] = {}
+        """By filter, how many registrations each home has."""
+        self._all_homes: Counter[Address] = Counter()
 
     def update(self, registration: RegistrationName, filter: int | None) -> tuple[int | None, int | None]:
         """Register a filter, or remove the registration (None).
@@ -88,6 +90,7 @@ class Vertex:
         new = filter if filter not in self._homes else None
         self.registrations[registration] = filter
         self._homes.setdefault(filter, Counter())[registration.home] += 1
+        self._all_homes[registration.home] += 1
         return (None, None) if dropped == filter else (dropped, new)
 
     def _remove(self, registration: RegistrationName) -> int | None:
@@ -96,18 +99,29 @@ class Vertex:
         if filter is None:
             return None
         homes = self._homes[filter]
-        homes[registration.home] -= 1
-        if not homes[registration.home]:
-            del homes[registration.home]
+        for counts in (homes, self._all_homes):
+            counts[registration.home] -= 1
+            if not counts[registration.home]:
+                del counts[registration.home]
         if homes:
             return None
         del self._homes[filter]
         return filter
 
-    def homes(self, filter: int) -> set[Address]:
-        """The homes with a registered filter that this event filter covers."""
+    def find_homes(self, filter: int, found: set[Address]) -> None:
+        """Add the homes with a registered filter that this event filter covers to those found elsewhere.
+
+        Filters are compared until no home is left that could be found.
+        """
+        left = len(self._all_homes.keys() - found)
         lacking = ~filter
-        return {home for asked, homes in self._homes.items() if not asked & lacking for home in homes}
+        for asked, homes in self._homes.items():
+            if not left:
+                return
+            if not asked & lacking:
+                before = len(found)
+                found.update(homes)
+                left -= len(found) - before
 
 
 class HopeBroker(RendezvousBroker):
@@ -278,18 +292,19 @@ class HopeBroker(RendezvousBroker):
 
     def spread(self, position: int, message: XmlPublication | EventRecall, visit: Visit) -> None:
         """Visit the vertices hosted here that a message reaches from one of them; send it on to others."""
-        pending = [(position, message.came_from)]
+        pending = [(position, self.cubes.place(position), message.came_from)]
         while pending:
-            position, came_from = pending.pop()
-            place = self.cubes.place(position)
+            position, place, came_from = pending.pop()
             elsewhere = []
             for child in visit(position, place, came_from):
-                there = self.cubes.position(place._replace(vertex=child))
+                neighbour = CubeVertex(child, place.facet, place.rank)
+                there = self.cubes.position(neighbour)
                 if self.ring.owns(there):
-                    pending.append((there, place.vertex))
+                    pending.append((there, neighbour, place.vertex))
                 else:
                     elsewhere.append(there)
-            self._send_on(elsewhere, message._replace(came_from=place.vertex))
+            if elsewhere:
+                self._send_on(elsewhere, message._replace(came_from=place.vertex))
 
     # From a vertex to its neighbours.
 

@@ -37,7 +37,7 @@ class Kbpp(HopeBroker):
         def visit(position: int, place: CubeVertex, came_from: Key | None) -> Iterator[Key]:
             vertex = self._vertices.get(position)
             if vertex is not None:
-                homes.update(vertex.homes(publication.filter))
+                vertex.find_homes(publication.filter, homes)
             return children_below(place.vertex, came_from)
 
         self.spread(position, publication, visit)

@@ -108,7 +108,7 @@ class Kbsp(HopeBroker):
             above = -1 if came_from is None else bit_between(place.vertex, came_from)
             for source in bits_of(vertex.table.matching(publication.filter, above)):
                 if source == vertex.table.dimension:
-                    homes.update(vertex.registered.homes(publication.filter))
+                    vertex.registered.find_homes(publication.filter, homes)
                 else:
                     yield place.vertex ^ (1 << source)
 
