@@ -93,6 +93,7 @@ def test_the_command_tells_what_was_owed_and_how_to_run_it_again(
         (["--kinds", "kill,flood"], "not flood"),
         (["--nodes", "2"], "2 nodes cannot bear kill and wipe, lose, cut off"),
         (["--nodes", "4", "--faults", "4"], "may lose all 4 nodes"),
+        (["--late", "Telegram"], "no class of messages 'Telegram'"),
     ],
 )
 def test_the_command_refuses_what_no_network_bears(

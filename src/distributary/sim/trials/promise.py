@@ -29,6 +29,7 @@ from typing import NamedTuple
 from distributary.errors import SettingError
 from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import Broker, LogGap, SessionState
+from distributary.overlay.kinds import BY_MODULE
 from distributary.overlay.node import Address
 from distributary.sim.evaluation import PlainEvaluation
 from distributary.sim.latency import UniformLatency
@@ -78,6 +79,8 @@ class PromiseTrial:
         unbearable = [kind for kind in self.kinds if kind not in BORNE_BY_TWO]
         if self.nodes < 3 and unbearable:
             raise SettingError(f"{self.nodes} nodes cannot bear {', '.join(unbearable)}: give three or more")
+        if self.late and all(self.late not in names for names in BY_MODULE.values()):
+            raise SettingError(f"there is no class of messages {self.late!r}")
         if "lose" in self.kinds and self.faults >= self.nodes:
             raise SettingError(f"{self.faults} faults may lose all {self.nodes} nodes: give fewer")
 
