@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from distributary.cli.network_status import print_network, problems
-from distributary.live.broker import address_of
 from distributary.live.network_view import network_view
+from distributary.systems.membership import address_of
 
 NAMES = ["node-1", "node-2", "node-3"]
 AT = {name: address_of("plant", name) for name in NAMES}

@@ -46,8 +46,8 @@ def link_speeds(given: str, seed: int, network: str, names: Sequence[str]) -> Ta
 
 
 def _from_model(given: str, seed: int, network: str, names: Sequence[str]) -> Tables:
-    from distributary.live.broker import address_of
     from distributary.sim.networks import latency_of
+    from distributary.systems.membership import address_of
 
     latency = latency_of(given, seed)
     addresses = {name: address_of(network, name) for name in names}

@@ -45,6 +45,7 @@ COMMANDS = {
     "node": "run a broker of a network",
     "publish": "publish events to a broker",
     "subscribe": "write the events that a broker gives to a subscription",
+    "query": "run stream queries in a query network, and write their answers",
     "plan": "who should forward to whom and where queries should run: the best over your sites",
 }
 """Our own commands, each in the module of `distributary.cli` that has its name, and what it does."""

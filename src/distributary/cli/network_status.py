@@ -1,4 +1,4 @@
-"""How `distributary network status` shows a network: tree or ring, a table of nodes, what is wrong."""
+"""How `distributary network status` shows a network: tree, ring or operators, its nodes, what is wrong."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ def problems(view: Mapping[str, Any]) -> list[str]:
     roots = view.get("tree", {}).get("roots", ["one"])
     if len(roots) != 1:
         found.append(f"the tree has {len(roots)} roots: {', '.join(roots) or 'none'}")
+    if len(registries := view.get("queries", {}).get("registry", ["one"])) > 1:
+        found.append(f"nodes know different registries: {', '.join(registries)}")
     found += [
         f"{name} has another successor than the next node" for name in view.get("ring", {}).get("broken", ())
     ]
@@ -55,6 +57,12 @@ def _shape(view: Mapping[str, Any]) -> list[RenderableType]:
     if "ring" in view:
         order = view["ring"]["order"]
         return ["ring: " + " > ".join([*order, order[0]])]
+    if "queries" in view:
+        registry, operators = view["queries"]["registry"], view["queries"]["operators"]
+        table = Table("operator", "runs at")
+        for name, host in operators.items():
+            table.add_row(escape(name), host)
+        return [f"registry at {', '.join(registry)}", *([table] if operators else [])]
     return []
 
 

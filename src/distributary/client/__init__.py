@@ -8,12 +8,14 @@
 Modules, in reading order:
 
 - `session`: what a client has received, and what it presents to go on where it was.
+- `running_queries`: the stream queries of a client.
 - `connection`: the client itself.
 """
 
 from __future__ import annotations
 
-from distributary.client.connection import NETWORK, Client, RefusedError, connect
+from distributary.client.connection import NETWORK, Client, connect
+from distributary.client.running_queries import RefusedError
 from distributary.client.session import read_session, session_record
 
 __all__ = ["NETWORK", "Client", "RefusedError", "connect", "read_session", "session_record"]

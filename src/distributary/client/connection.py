@@ -11,6 +11,8 @@ Rules:
   twice.
 - Where there is no log, or the log has not kept it, what is published while there is no connection is missed.
   How often that may have happened is `Client.gaps`.
+- A stream query runs as long as its client wants it and is connected. After a reconnect it is registered
+  again, at the broker that is there now, and its answer begins anew with what comes then: a gap too.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from distributary.client.running_queries import RefusedError, RunningQueries
 from distributary.client.session import ClientItem, ClientSession
 from distributary.errors import DistributaryError
+from distributary.flow import Query, Source
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
@@ -46,14 +50,6 @@ WINDOW = 64
 """Requests that may be unanswered."""
 BATCH = 256
 """Events of one request, at most."""
-
-
-class RefusedError(DistributaryError):
-    """The broker refused something: `refused` has, for events, each with the reason."""
-
-    def __init__(self, reason: str, refused: Sequence[tuple[Event, str]] = ()) -> None:
-        super().__init__(reason)
-        self.refused = tuple(refused)
 
 
 def connect(
@@ -121,6 +117,7 @@ class Client:
         }
         self._handed_out: set[str] = set()
         """The subscriptions whose events somebody takes."""
+        self._queries_run = RunningQueries(self._ask_aside)
         self._resuming = 0
         """The number of the request by which the session goes on, if that has not been answered."""
         self._writer: asyncio.StreamWriter | None = None
@@ -225,6 +222,41 @@ class Client:
             async for event in events:
                 yield event
 
+    # Stream queries.
+
+    async def register(self, *sources: Source) -> None:
+        """Have a network of stream queries take events of these sources; RefusedError when it will not."""
+        for source in sources:
+            await self._done(lambda number, s=source: messages.ClientSource(number, s))
+
+    @asynccontextmanager
+    async def query(self, query: Query) -> AsyncIterator[AsyncIterator[messages.ClientResult]]:
+        """Run a query for as long as the context lasts; gives the items of its answer.
+
+        Every event that is published from now on counts for the answer. RefusedError when it is refused.
+        """
+        running = self._queries_run.begin(query)
+        try:
+            await self._done(lambda number: messages.ClientQuery(number, query))
+            running.accepted = True
+            yield running.results()
+        finally:
+            self._queries_run.end(query.name)
+            if running.accepted and self._writer is not None and self._failure is None:
+                await self._ask(lambda number: messages.ClientWithdrawal(number, query.name))
+
+    async def _done(self, make: Any) -> None:
+        """Ask for something, and wait until it is done; RefusedError when it will not be."""
+        for _, reason in (await (await self._ask(make))).refused:
+            raise RefusedError(reason)
+
+    def _ask_aside(self, make: Any) -> int:
+        """Send a request that nobody waits for; its number."""
+        self._numbers += 1
+        if self._writer is not None:
+            self._writer.write(frame(encode(make(self._numbers))))
+        return self._numbers
+
     # The connection.
 
     async def _connect_somewhere(self, tries: int | None = None) -> None:
@@ -303,6 +335,7 @@ class Client:
             writer.write(frame(encode(messages.ClientResume(self._resuming, state))))
             if not acknowledges or state.offset is None:
                 self.gaps += 1
+        self.gaps += self._queries_run.run_again()
         for message, _ in self._unanswered.values():
             writer.write(frame(encode(message)))
 
@@ -349,6 +382,8 @@ class Client:
                         self._queues[id].put_nowait((event, item))
                     else:
                         self._session.take(item)
+            case messages.ClientResult(stream, _):
+                self._queries_run.take(stream, message)
             case messages.ClientAnswer(number, refused):
                 self._answered(number, refused, message)
             case messages.ClientProgress(offset):
@@ -369,6 +404,7 @@ class Client:
                 for id in list(self._session.subscriptions):
                     self._session.end(id)
                     self._queues[id].put_nowait(RefusedError(reason))
+        self._queries_run.answered(number, refused[0][1] if refused else None)
         asked, answer = self._unanswered.pop(number, (None, None))
         if isinstance(asked, messages.ClientSubscribe) and not refused:
             self._session.begin(asked.subscription)
@@ -415,6 +451,7 @@ class Client:
         self._unanswered.clear()
         for queue in self._queues.values():
             queue.put_nowait(error)
+        self._queries_run.fail(error)
 
 
 async def _messages(reader: asyncio.StreamReader, frames: FrameReader) -> list[Any]:

@@ -26,11 +26,11 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from distributary.errors import DistributaryError
+from distributary.flow import Query, RejectedItem, Source
 from distributary.live.clients import ClientRoom
 from distributary.live.codec import require_sendable
 from distributary.live.connection import Limits
@@ -42,12 +42,14 @@ from distributary.live.neighbours import KnownNeighbours
 from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
 from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import Broker, LogGap, SessionState
+from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState
 from distributary.overlay.node import Address, Message
 from distributary.overlay.recording import RecordedBroker, WriteLine
-from distributary.systems.assembly import CIRCLE
-from distributary.systems.membership import Membership
+from distributary.systems.membership import Membership, address_of
 from distributary.systems.places import place_of
+
+if TYPE_CHECKING:
+    from distributary.systems.queries.client_broker import QueryBroker
 
 ABOUT = 16
 """How many nodes a network is taken to have, unless said otherwise."""
@@ -60,22 +62,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _log = logging.getLogger("distributary")
 
 
-def address_of(network: str, name: str) -> Address:
-    """The address of a node, from the names of its network and its own.
-
-    >>> address_of("plant", "hall-1")
-    722281284
-    """
-    return int.from_bytes(sha256(f"{network}/{name}".encode()).digest()[: CIRCLE.bits // 8], "big")
-
-
 def keeps_log(system_name: str, nodes: int = ABOUT, chosen: Mapping[str, Any] | None = None) -> bool:
     """Whether the nodes of a system have something to keep on disks; DistributaryError for no such system.
 
     >>> keeps_log("tree"), keeps_log("flooding")
     (True, False)
     """
-    return Membership(system_name, nodes, dict(chosen or {})).broker(0).acknowledges
+    return Membership(system_name, nodes, dict(chosen or {})).keeps_log
 
 
 class _InTurn(NamedTuple):
@@ -106,7 +99,9 @@ class LiveBroker:
     ) -> None:
         self.name, self.network, self.system_name = name, network, system_name
         self.address = address_of(network, name)
-        self._membership = Membership(system_name, nodes, dict(chosen or {}))
+        self._membership = Membership(system_name, nodes, dict(chosen or {}), network)
+        if trace is not None:
+            self._require_recordable()
         self._recorders = [trace] if trace is not None else []
         self._contacts = tuple(contacts)
         self._on_delivery = on_delivery
@@ -125,7 +120,7 @@ class LiveBroker:
         self.journal = None if data is None else Journal(data, self._fail)
         self._neighbours = KnownNeighbours(self.links)
         self.failure = asyncio.Event()
-        """Set when the broker has stopped by itself, because its disk failed."""
+        """Set when the broker has stopped by itself: its disk failed, or the others have removed it."""
         self.published = self.delivered = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
@@ -258,9 +253,33 @@ class LiveBroker:
         runner.call(lambda: broker.publish(event))
         self.published += 1
 
+    # What clients ask of a network of stream queries; DistributaryError in others.
+
+    def register_source(self, source: Source) -> None:
+        """Take events of a source, whoever publishes them."""
+        broker, runner = self._query_broker()
+        runner.call(lambda: broker.register_source(source))
+
+    def register_query(self, query: Query) -> None:
+        """Run a query; its answer goes to the client who asked for it."""
+        broker, runner = self._query_broker()
+        runner.call(lambda: broker.register_query(query))
+
+    def withdraw_query(self, name: str) -> None:
+        """Run a query of this broker no longer."""
+        broker, runner = self._query_broker()
+        runner.call(lambda: broker.unregister_query(name))
+
+    def _query_broker(self) -> tuple[QueryBroker, Runner]:
+        broker, runner = self._running()
+        if not self._membership.is_query_network:
+            raise DistributaryError(f"this network runs {self.system_name!r}, which has no stream queries")
+        return cast("QueryBroker", broker), runner
+
     def record(self, write: WriteLine) -> Callable[[], None]:
         """Write down from now on what the node is given and wants, as a trace does; gives what ends that."""
         broker, runner = self._running()
+        self._require_recordable()
         self._recorders.append(write)
         if not isinstance(broker, RecordedBroker):
             self.broker = recorded = RecordedBroker(broker, self._write_line)
@@ -313,15 +332,39 @@ class LiveBroker:
         for write in list(self._recorders):
             write(line)
 
-    def _hand_out(self, item: Delivery | LogGap | _InTurn) -> None:
-        if isinstance(item, _InTurn):
+    def _hand_out(self, item: Any) -> None:
+        if isinstance(item, Delivery):
+            self.delivered += 1
+            if not self.clients.deliver(item) and self._on_delivery is not None:
+                self._on_delivery(item)
+        elif isinstance(item, _InTurn):
             item.action()
         elif isinstance(item, LogGap):
             self.clients.tell_gap(item)
         else:
+            self._hand_out_of_queries(item)
+
+    def _hand_out_of_queries(self, item: Any) -> None:
+        """Hand out what the node of a query network has for its clients, and for whoever runs it."""
+        from distributary.systems.queries.broker import QueryResult
+        from distributary.systems.queries.registry_failover import RemovalNotice
+
+        if isinstance(item, QueryResult):
             self.delivered += 1
-            if not self.clients.deliver(item) and self._on_delivery is not None:
-                self._on_delivery(item)
+            self.clients.deliver_result(item.stream, item.item)
+        elif isinstance(item, RequestRefusal):
+            self.clients.requests.refused(item.what, item.reason)
+        elif isinstance(item, RejectedItem):
+            self._notice(f"set aside: item {item.id!r} of {item.stream}: {item.reason}")
+        elif isinstance(item, RemovalNotice):
+            reason = (
+                "the other nodes have removed it from the network, because it was silent or lost its memory"
+            )
+            self._fail(DistributaryError(reason), reason)
+
+    def _require_recordable(self) -> None:
+        if self._membership.is_query_network:
+            raise DistributaryError("nodes of query networks are not recorded: they measure their own work")
 
     def _keep_up(self) -> None:
         """Now and then, tell clients their places and write down new neighbours."""
@@ -333,10 +376,10 @@ class LiveBroker:
             self.journal.write(news, lambda: None)
         asyncio.get_running_loop().call_later(UPKEEP, self._keep_up)
 
-    def _fail(self, error: DistributaryError) -> None:
-        """The disk has failed: tell it, and stop, so that clients go elsewhere."""
+    def _fail(self, error: DistributaryError, reason: str = "its disk has failed") -> None:
+        """The disk has failed, or the node is removed: tell it, and stop, so that clients go elsewhere."""
         self._notice(str(error))
-        self.clients.close(f"the disk of broker {self.name!r} has failed")
+        self.clients.close(f"broker {self.name!r} ends: {reason}")
         if self._runner is not None:
             self._runner.stop()
         self.failure.set()

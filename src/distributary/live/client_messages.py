@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from distributary.flow import Item, Query, Source
 from distributary.model import Event, Offset, Subscription
 from distributary.overlay.broker import SessionState
 
@@ -62,6 +63,27 @@ class ClientUnsubscribe(NamedTuple):
     id: str
 
 
+class ClientSource(NamedTuple):
+    """Take events of a source of stream queries, from now on and whoever publishes them."""
+
+    number: int
+    source: Source
+
+
+class ClientQuery(NamedTuple):
+    """Run a stream query and give me its answer, for as long as the connection lasts."""
+
+    number: int
+    query: Query
+
+
+class ClientWithdrawal(NamedTuple):
+    """Run a query of mine no longer."""
+
+    number: int
+    query: str
+
+
 class ClientAnswer(NamedTuple):
     """What was asked is done, but for what is refused."""
 
@@ -77,6 +99,14 @@ class ClientDelivery(NamedTuple):
     subscriptions: tuple[str, ...]
     offset: Offset | None = None
     """Its place in the log; None where there is none."""
+
+
+class ClientResult(NamedTuple):
+    """An item of the answer of a client's query."""
+
+    stream: str
+    """`query.operator`"""
+    item: Item
 
 
 class ClientProgress(NamedTuple):

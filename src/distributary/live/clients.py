@@ -23,14 +23,15 @@ from functools import partial
 from typing import Protocol
 
 from distributary.errors import DistributaryError
+from distributary.flow import Item, Query, Source
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, encode
 from distributary.live.frames import frame
 from distributary.live.greeting import GreetingRefusal
-from distributary.live.requests import Request, RequestKey, Requests
+from distributary.live.requests import Request, Requests
 from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
-from distributary.overlay.node import Message
+from distributary.overlay.node import Message, RegistrationKey, RequestKey
 
 MOST_QUEUED = 16 << 20
 """Bytes of deliveries that a client has not taken."""
@@ -71,6 +72,15 @@ class Served(Protocol):
     def publish(self, event: Event) -> None:
         """Have an event delivered."""
 
+    def register_source(self, source: Source) -> None:
+        """Take events of a source, in a network of stream queries."""
+
+    def register_query(self, query: Query) -> None:
+        """Run a stream query."""
+
+    def withdraw_query(self, name: str) -> None:
+        """Run it no longer."""
+
     @property
     def congested(self) -> bool:
         """Whether publishers should wait."""
@@ -107,6 +117,8 @@ class ClientRoom:
         self.slow = 0
         """Clients let go because they were too slow."""
         self._clients: dict[str, ClientLine] = {}
+        self._queries: dict[str, ClientLine] = {}
+        """Whose each stream query is."""
 
     @property
     def names(self) -> list[str]:
@@ -152,6 +164,20 @@ class ClientRoom:
             client.give(delivery)
         return client is not None
 
+    def deliver_result(self, stream: str, item: Item) -> None:
+        """Give an item of a query's answer to its client, if that is connected."""
+        client = self._queries.get(stream.partition(".")[0])
+        if client is not None:
+            client.offer(messages.ClientResult(stream, item))
+
+    def own(self, query: str, client: ClientLine) -> bool:
+        """Have the answer of a query given to a client; whether it is nobody else's."""
+        return self._queries.setdefault(query, client) is client
+
+    def disown(self, query: str) -> None:
+        """Give the answer of a query to nobody."""
+        self._queries.pop(query, None)
+
     def tell_gap(self, gap: LogGap) -> None:
         """Tell a client what it has missed for good."""
         client = self._clients.get(gap.subscriber)
@@ -183,6 +209,7 @@ class ClientLine:
         self._broker = room.broker
         self._line = line
         self._ids: set[str] = set()
+        self._queries: set[str] = set()
         self._gone = False
         self.paused = False
         """Whether nothing is read from it for now."""
@@ -198,6 +225,9 @@ class ClientLine:
             messages.ClientSubscribe: self._subscribe,
             messages.ClientResume: self._resume,
             messages.ClientUnsubscribe: self._unsubscribe,
+            messages.ClientSource: self._register_source,
+            messages.ClientQuery: self._register_query,
+            messages.ClientWithdrawal: self._withdraw_query,
         }
 
     def receive(self, message: Message) -> None:
@@ -215,14 +245,19 @@ class ClientLine:
 
     def give(self, delivery: Delivery) -> None:
         """Send a delivery, or let the client go if it is too slow."""
-        if not self._open:
-            return
+        if self._open:
+            self._told = delivery.offset
+            self.offer(
+                messages.ClientDelivery(delivery.event, tuple(delivery.subscriptions), delivery.offset)
+            )
+
+    def offer(self, message: Message) -> None:
+        """Send something that the client asked for, or let the client go if it is too slow."""
         if self._line.unwritten + self._unsent_bytes > MOST_QUEUED:
             self._room.slow += 1
             self.let_go(f"more than {MOST_QUEUED:,} bytes of deliveries were not taken")
         else:
-            self._told = delivery.offset
-            self.say(messages.ClientDelivery(delivery.event, tuple(delivery.subscriptions), delivery.offset))
+            self.say(message)
 
     def miss(self, gap: LogGap) -> None:
         """Tell the client what it has missed."""
@@ -256,6 +291,9 @@ class ClientLine:
                 request.abandon()
             for id in sorted(self._ids):
                 self._broker.unsubscribe(SubscriptionKey(self.name, id))
+            for query in sorted(self._queries):
+                self._room.disown(query)
+                self._broker.withdraw_query(query)
 
     def say(self, message: Message) -> None:
         """Send a message at the end of this turn of the loop."""
@@ -275,7 +313,13 @@ class ClientLine:
 
     def _publish(self, message: messages.ClientEvents) -> None:
         refused: list[tuple[int, str]] = []
-        done = partial(self._answer, message.number, refused)
+
+        def done() -> None:
+            if request.refusals:
+                told = ((place, request.refusals.get(each.key)) for place, each in enumerate(message.events))
+                refused.extend((place, reason) for place, reason in told if reason is not None)
+            self._answer(message.number, refused)
+
         request = self._request((event.key for event in message.events), done)
         for place, event in enumerate(message.events):
             try:
@@ -329,21 +373,84 @@ class ClientLine:
             self._answer(number, [(0, f"{self.name!r} cannot subscribe for {subscriber!r}")])
             return
 
-        def done() -> None:
-            self.tell_progress()
-            self._broker.in_turn(partial(self._answer, number))
-
         keys = [subscription.key for subscription in subscriptions]
+
+        def done() -> None:
+            if request is not None:
+                self._ids.difference_update(key.id for key in keys if key in request.refusals)
+            self.tell_progress()
+            self._broker.in_turn(partial(self._answer, number, _reasons(request)))
+
+        request = self._ask(number, keys, register, done)
+        if request is not None:
+            self._ids.update(key.id for key in keys)
+            request.close()
+
+    def _ask(
+        self,
+        number: int,
+        keys: Iterable[RequestKey],
+        action: Callable[[], None],
+        done: Callable[[], None],
+    ) -> Request | None:
+        """Begin a request for this; None when that is refused at once, which is answered."""
         request = self._request(keys, done)
         try:
-            register()
+            action()
         except DistributaryError as error:
             request.abandon()
             self._requests.discard(request)
             self._answer(number, [(0, str(error))])
+            return None
+        return request
+
+    # What it asks of a network of stream queries.
+
+    def _register_source(self, message: messages.ClientSource) -> None:
+        key = RegistrationKey("source", message.source.name)
+        self._ask_one(message.number, key, lambda: self._broker.register_source(message.source))
+
+    def _register_query(self, message: messages.ClientQuery) -> None:
+        name = message.query.name
+        if not self._room.own(name, self):
+            self._answer(message.number, [(0, f"another client here has a query {name!r}")])
             return
-        self._ids.update(key.id for key in keys)
-        request.close()
+        self._queries.add(name)
+        key = RegistrationKey("query", name)
+        register = partial(self._broker.register_query, message.query)
+        self._ask_one(message.number, key, register, partial(self._forget_query, name))
+
+    def _withdraw_query(self, message: messages.ClientWithdrawal) -> None:
+        if message.query not in self._queries:
+            self._answer(message.number, [(0, f"there is no query {message.query!r}")])
+            return
+        self._forget_query(message.query)
+        key = RegistrationKey("withdrawal", message.query)
+        self._ask_one(message.number, key, partial(self._broker.withdraw_query, message.query))
+
+    def _forget_query(self, name: str) -> None:
+        self._queries.discard(name)
+        self._room.disown(name)
+
+    def _ask_one(
+        self,
+        number: int,
+        key: RegistrationKey,
+        action: Callable[[], None],
+        refused: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Ask for one thing, and answer when it is done; `refused` is called when it will not be."""
+
+        def done() -> None:
+            if request is None or request.refusals:
+                refused()
+            self._answer(number, _reasons(request))
+
+        request = self._ask(number, [key], action, done)
+        if request is None:
+            refused()
+        else:
+            request.close()
 
     def _unsubscribe(self, message: messages.ClientUnsubscribe) -> None:
         if message.id not in self._ids:
@@ -352,3 +459,8 @@ class ClientLine:
         self._ids.remove(message.id)
         self._broker.unsubscribe(SubscriptionKey(self.name, message.id))
         self._answer(message.number)
+
+
+def _reasons(request: Request | None) -> list[tuple[int, str]]:
+    """Why something that a client asked for is refused, if it is."""
+    return [] if request is None else [(0, reason) for reason in request.refusals.values()]

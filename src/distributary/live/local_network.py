@@ -28,6 +28,7 @@ from distributary.live.broker import keeps_log
 from distributary.live.greeting import parse_endpoint
 from distributary.live.network_view import network_view
 from distributary.live.settings import NodeSettings
+from distributary.systems.membership import settings_for
 
 NETWORK_FILE = "network.json"
 PATIENCE = 60.0
@@ -76,8 +77,9 @@ class LocalNetwork:
             raise DistributaryError(f"{self.directory} has a network: distributary network down first")
         names = node_names(nodes)
         about = {"network": network, "system": system, "nodes": nodes}
-        lasts = keeps_log(system, nodes, settings or {})
-        files = _NodeFiles(self.directory, about, settings or {}, tables or {}, lasts)
+        chosen = settings_for(system, settings or {}, names)
+        lasts = keeps_log(system, nodes, chosen)
+        files = _NodeFiles(self.directory, about, chosen, tables or {}, lasts)
         try:
             if files.come_back(names):
                 say(f"network {network!r} starts again with its data")

@@ -1,7 +1,8 @@
 """A network as its nodes tell it, put together: names for addresses, who is where, and who is missing.
 
 {"network", "system", "missing": [names],
- "tree": {"roots": [names], "epoch", "term"} or "ring": {"order": [names], "broken": [names]},
+ "tree": {"roots": [names], "epoch", "term"} or "ring": {"order": [names], "broken": [names]} or
+ "queries": {"registry": [names], "operators": {operator: name}},
  "rates": {"events in", "events out"}, "unsent": bytes, "waiting": publishers,
  "nodes": [{"name", "joined", "parent", "children", ..., "links": [{"node", "round_trip_ms", "unsent"}]}]}
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from distributary.live.broker import address_of
+from distributary.systems.membership import address_of
 
-BY_ADDRESS = ("parent", "root", "predecessor", "successor")
+BY_ADDRESS = ("parent", "root", "predecessor", "successor", "registry")
 """What a node tells of its place as an address of another."""
 
 
@@ -69,4 +70,8 @@ def _shape(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         after = dict(zip(order, [*order[1:], order[0]], strict=True))
         broken = [node["name"] for node in nodes if node["successor"] != after[node["name"]]]
         return {"ring": {"order": order, "broken": broken}}
+    if nodes and all(node.get("overlay") == "queries" for node in nodes):
+        hosts = {operator: node["name"] for node in nodes for operator in node["operators"]}
+        registries = sorted({node["registry"] for node in nodes})
+        return {"queries": {"registry": registries, "operators": dict(sorted(hosts.items()))}}
     return {}

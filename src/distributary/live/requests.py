@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from distributary.model import EventKey, SubscriptionKey
-
-RequestKey = EventKey | SubscriptionKey
+from distributary.overlay.node import RequestKey
 
 
 class Requests:
     """Who waits for which acknowledgements.
 
+    >>> from distributary.model import EventKey
     >>> requests, key = Requests(), EventKey("ann", "e1")
     >>> request = requests.open([key], lambda: print("done"))
     >>> request.close()
@@ -41,6 +40,12 @@ class Requests:
         for request in self._waiting.pop(key, ()):
             request.settle(key)
 
+    def refused(self, key: RequestKey, reason: str) -> None:
+        """This will not be done."""
+        for request in self._waiting.pop(key, ()):
+            request.refusals[key] = reason
+            request.settle(key)
+
     def forget(self, key: RequestKey, request: Request) -> None:
         """A request waits for this no more."""
         others = [each for each in self._waiting.get(key, ()) if each is not request]
@@ -55,6 +60,8 @@ class Request:
 
     def __init__(self, requests: Requests, left: set[RequestKey], done: Callable[[], None]) -> None:
         self.left = left
+        self.refusals: dict[RequestKey, str] = {}
+        """What will not be done of it, and why."""
         self._requests = requests
         self._done = done
         self._closed = False

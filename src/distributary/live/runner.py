@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from distributary.model import EventKey, SubscriptionKey
 from distributary.overlay.node import (
     Acknowledge,
     Address,
@@ -35,6 +34,7 @@ from distributary.overlay.node import (
     Effect,
     Message,
     Node,
+    RequestKey,
     Send,
     Store,
     Token,
@@ -111,7 +111,7 @@ class Runner:
         on_fault: Callable[[str, Exception], None] | None = None,
         *,
         disk: Disk | None = None,
-        on_acknowledgement: Callable[[EventKey | SubscriptionKey], None] | None = None,
+        on_acknowledgement: Callable[[RequestKey], None] | None = None,
     ) -> None:
         self.node = node
         self.faults = 0

@@ -41,11 +41,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from distributary.errors import DistributaryError
-from distributary.live.broker import address_of
 from distributary.live.greeting import Endpoint, parse_endpoint
 from distributary.live.lines import LineSpeed, LinkLines
 from distributary.live.link_faults import LinkFaults
 from distributary.live.security import TlsFiles, is_loopback
+from distributary.systems.membership import address_of
 from distributary.toml_files import Names, Text, read_toml, toml_table, validated
 
 Count = Annotated[int, Field(ge=1, description="a whole number of at least 1")]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.node import Message, Node
+from distributary.overlay.node import Message, Node, RequestKey
 
 
 class RememberedValues(NamedTuple):
@@ -26,6 +26,13 @@ class SessionState(NamedTuple):
     """Everything up to there has been received; None for a client that begins with what comes next."""
     last: tuple[RememberedValues, ...] = ()
     """What the tolerances of its subscriptions start from."""
+
+
+class RequestRefusal(NamedTuple):
+    """Delivered in place of an acknowledgement: what a client asked for will not be done, and why."""
+
+    what: RequestKey
+    reason: str
 
 
 class LogGap(NamedTuple):

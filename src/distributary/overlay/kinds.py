@@ -273,6 +273,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "NodeFailure": 237,
         "BrokerHeartbeat": 238,
         "NodeRemoval": 239,
+        "RemovalNotice": 354,
     },
     "systems.queries.snapshot": {"OperatorRecord": 240, "PlanningSnapshot": 241, "TrafficRates": 242},
     "systems.queries.source_registry": {"MergeCheck": 243, "RestructuringCheck": 244},
@@ -316,6 +317,12 @@ BY_MODULE: dict[str, dict[str, int]] = {
     "systems.queries.shedding_registry": {"LoadReport": 279},
     "systems.queries.thinning": {"ThinningRule": 280, "ThinningTable": 281, "ThinningReceipt": 282},
     "flow.thinning": {"ThinningUnit": 283},
+    "systems.queries.source_events": {
+        "SourceNotice": 350,
+        "SourceNoticeReceipt": 351,
+        "SourceEvent": 352,
+        "SourceEventReceipt": 353,
+    },
     "live.greeting": {
         "Endpoint": 300,
         "Greeting": 301,
@@ -336,6 +343,10 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "ClientResume": 318,
         "ClientProgress": 319,
         "ClientGap": 320,
+        "ClientSource": 321,
+        "ClientQuery": 322,
+        "ClientWithdrawal": 323,
+        "ClientResult": 324,
     },
 }
 

@@ -20,7 +20,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from distributary.model import EventKey, SubscriptionKey
 
@@ -71,10 +71,21 @@ class Store(NamedTuple):
     value: Message | None
 
 
+class RegistrationKey(NamedTuple):
+    """What a client asks a query network to register or withdraw, by its name."""
+
+    what: Literal["source", "query", "withdrawal"]
+    name: str
+
+
+RequestKey = EventKey | SubscriptionKey | RegistrationKey
+"""What a client waits for."""
+
+
 class Acknowledge(NamedTuple):
     """Tell the client who asked for it that this is done: an event is safe, or a subscription in force."""
 
-    what: EventKey | SubscriptionKey
+    what: RequestKey
 
 
 Effect = Send | Wake | Deliver | Store | Acknowledge
@@ -176,6 +187,6 @@ class Node:
         """Have a value kept on this node's disk, or removed with None; what is wanted later waits for it."""
         self._effects.append(Store(name, value))
 
-    def acknowledge(self, what: EventKey | SubscriptionKey) -> None:
+    def acknowledge(self, what: RequestKey) -> None:
         """Have the client who asked for it told that an event is safe, or that a subscription is in force."""
         self._effects.append(Acknowledge(what))

@@ -2,25 +2,44 @@
 
     broker = Membership("tree", nodes=16, chosen={"fanout": 4}).broker(address, contacts=[93])
 
-The same values make the same node, so that what a live node did can be done again in the simulator.
+The same values make the same node, so that what a live node did can be done again in the simulator; but for
+nodes of query networks, which measure their own work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.overlay.broker import Broker
 from distributary.overlay.node import Address
 from distributary.overlay.trace_text import text_of, value_of
-from distributary.systems.assembly import Settings
+from distributary.systems.assembly import CIRCLE, Settings
 from distributary.systems.options import read_options
 from distributary.systems.table import system
 
+QUERIES = "queries"
+"""The system whose nodes run stream queries; loaded by those who run it."""
 MADE = "made "
 """How a line of a trace begins, after `happened` and the node, that tells how the node was made."""
+
+
+def address_of(network: str, name: str) -> Address:
+    """The address of a node, from the names of its network and its own.
+
+    >>> address_of("plant", "hall-1")
+    722281284
+    """
+    return int.from_bytes(sha256(f"{network}/{name}".encode()).digest()[: CIRCLE.bits // 8], "big")
+
+
+def settings_for(system: str, chosen: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+    """The settings of nodes that are started together, by what was chosen and their names."""
+    return {"brokers": list(nodes), "registry": nodes[0], **chosen} if system == QUERIES else dict(chosen)
 
 
 @dataclass(frozen=True)
@@ -32,9 +51,26 @@ class Membership:
     """About how many there will be: some systems divide their work by it."""
     chosen: Mapping[str, Any] = field(default_factory=dict)
     """The settings of the system that a user chose."""
+    network: str = "distributary"
+    """Its name, by which the names of nodes become addresses."""
 
     def __post_init__(self) -> None:
-        self.settings()
+        if self.is_query_network:
+            from distributary.systems.queries.options import read_query_options
+
+            read_query_options(self.chosen)
+        else:
+            self.settings()
+
+    @property
+    def is_query_network(self) -> bool:
+        """Whether its nodes run stream queries."""
+        return self.system == QUERIES
+
+    @property
+    def keeps_log(self) -> bool:
+        """Whether its nodes have something to keep on disks."""
+        return not self.is_query_network and self.broker(0).acknowledges
 
     def settings(self) -> Settings:
         """Those of robust nodes, and what was chosen."""
@@ -46,6 +82,10 @@ class Membership:
 
     def broker(self, address: Address, contacts: Sequence[Address] = ()) -> Broker:
         """Make a node that joins through these; the first of a network where there are none."""
+        if self.is_query_network:
+            from distributary.systems.queries.options import query_broker
+
+            return query_broker(self.chosen, address, partial(address_of, self.network))
         founders = contacts[:1] or [address]
         ways = iter(contacts)
         assembly = system(self.system).assemble(self.settings(), founders, lambda _: next(ways, None))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from distributary.overlay.broker import Broker
 from distributary.overlay.recording import RecordedBroker
 from distributary.systems.ring_broker import RingBroker
 from distributary.systems.tree.broker import TreeBroker
 
+if TYPE_CHECKING:
+    from distributary.systems.queries.broker import FlowBroker
+
 
 def place_of(broker: Broker | None) -> dict[str, Any]:
     """Who is next to a node, by address: parent, children and root, or predecessor and successor.
 
     Of a tree also the epoch and the term of the root that the node knows, and whether it stands by for the
-    root. Nothing for nodes of other overlays.
+    root. Of a query network the node that has the registry, and the operators that run here. Nothing for
+    nodes of other overlays.
     """
     if isinstance(broker, RecordedBroker):
         broker = broker.recorded
@@ -33,4 +37,8 @@ def place_of(broker: Broker | None) -> dict[str, Any]:
     if isinstance(broker, RingBroker):
         ring = broker.ring
         return {"overlay": "ring", "predecessor": ring.predecessor, "successor": ring.successors[0]}
+    if hasattr(broker, "registry_link"):  # query networks are loaded only where there is one
+        flow = cast("FlowBroker", broker)
+        registry = flow.registry_link.address
+        return {"overlay": "queries", "registry": registry, "operators": sorted(flow.engine.operators)}
     return {}

@@ -17,7 +17,12 @@ from distributary.systems.queries.checkpoints import (
 )
 from distributary.systems.queries.engine import DuplicateFilter
 from distributary.systems.queries.messages import Element
-from distributary.systems.queries.registry_failover import NodeRemoval, PrimaryAnnouncement, RegistrySnapshot
+from distributary.systems.queries.registry_failover import (
+    NodeRemoval,
+    PrimaryAnnouncement,
+    RegistrySnapshot,
+    RemovalNotice,
+)
 from distributary.systems.queries.settings import CheckpointSettings
 from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from flow.random_queries import random_catalogue, random_streams
@@ -159,6 +164,7 @@ def test_backup_hosts_do_continue_operators() -> None:
             NodeRemoval,
             RegistrySnapshot,
             PrimaryAnnouncement,
+            RemovalNotice,
         }  # which travels in an answer, or not at all
         assert {kind.__name__ for kind in told} <= world.metrics.by_kind().keys()
     assert revived > 2

@@ -11,7 +11,7 @@ from distributary.flow import BEGINNING, Item
 from distributary.model import Delivery, Subscription
 from distributary.systems.queries.engine import Engine, Sink
 from distributary.systems.queries.messages import InputCursor, SubscriptionStreams
-from distributary.systems.queries.registry import subscriber_name
+from distributary.systems.queries.reader_names import subscriber_name
 from distributary.systems.queries.stream_subscriptions import StreamSubscriptions
 
 

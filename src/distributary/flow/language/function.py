@@ -16,6 +16,9 @@ A function is named as `module:name`; what it gives is declared, and checked row
 
 A call that fails, or gives a row that does not fit, gives nothing: its item or window is rejected with the
 reason, and the others go on. `options` are passed to every call as keyword arguments.
+
+To name a function is to have its module imported. A process that takes queries from elsewhere says once which
+functions these may name (`permit_functions`); from then on no other is imported or called.
 """
 
 from __future__ import annotations
@@ -123,10 +126,26 @@ class Function(Operation):
         return Schema(types, given.time)
 
 
+_permitted: set[str] | None = None
+"""The functions that may be loaded; None for all."""
+
+
+def permit_functions(uses: Iterable[str]) -> None:
+    """Load no other functions than these, and those permitted before, for as long as the process lives.
+
+    For processes that take queries from a network: what comes from there names no code but this.
+    """
+    global _permitted
+    _permitted = {*(_permitted or ()), *uses}
+
+
 def load(use: str, field: str = "use") -> Callable[..., Any]:
-    """The function that `module:name` names."""
+    """The function that `module:name` names; InputError when it cannot be loaded, or is not permitted."""
     if not isinstance(use, str) or not USE.fullmatch(use):
         raise InputError(f"must be written module:name, not {use!r}", field=field)
+    if _permitted is not None and use not in _permitted:
+        told = ", ".join(sorted(_permitted)) or "none"
+        raise InputError(f"is not permitted here; those that are: {told}", field=field, text=use)
     return _loaded(use, field)
 
 

@@ -22,7 +22,8 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `reconfiguration`: moving and dividing operators (query manager).
 - `source_trees`, `tree_rules`, `source_registry`, `registry`: sources, their trees and how these are
   restructured, queries, and where each stream is (bootstrap node).
-- `listing`: what is registered, for clients. `registry_failover`: primary and standby of the registry.
+- `reader_names`: as whom clients read. `listing`: what is registered, for clients.
+- `registry_failover`: primary and standby of the registry.
   `checkpoints`: operators of lost nodes continue.
 - `node_model`, `statistics`: what a node measures, and rounds of values up and down the trees (statistics
   manager).
@@ -30,6 +31,8 @@ In reading order, with the parts of the seed's Figure 5.3:
   placement by itself, with what a neighbourhood knows or with a snapshot of the whole (optimiser).
 - `client_shares`, `shedding_registry`, `shedding`: queries are thinned out while nodes have too much to do.
 - `broker`: the node as a whole, and what its clients call (query manager).
+- `source_events`, `client_broker`, `options`: the same for clients who are elsewhere: events on their way to
+  the proxies of their sources, when what was asked for is in force, and what a user chooses of a network.
 
 docs/query-network.md explains the protocols.
 """

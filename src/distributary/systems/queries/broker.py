@@ -15,13 +15,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
 from distributary.errors import DistributaryError
-from distributary.flow import Item, Query, Source, SourceIntake
+from distributary.flow import Item, Query, RejectedItem, Source, SourceIntake
 from distributary.flow.incremental.running import END
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Node
@@ -38,8 +38,9 @@ from distributary.systems.queries.optimiser import QueryOptimiser, optimiser_of
 from distributary.systems.queries.own_metrics_meter import OwnMetricsMeter
 from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.publications import StreamPublication
+from distributary.systems.queries.reader_names import client_name
 from distributary.systems.queries.reconfiguration import Reconfiguration
-from distributary.systems.queries.registry import QueryRegistry, client_name
+from distributary.systems.queries.registry import QueryRegistry
 from distributary.systems.queries.registry_failover import RegistryClient, RegistryLink
 from distributary.systems.queries.shedding import Shedding
 from distributary.systems.queries.stream_subscriptions import StreamSubscriptions
@@ -121,7 +122,7 @@ class FlowBroker:
         self.engine = Engine(
             self.registry_link,
             checkpointed=checkpoints is not None,
-            on_settled=lambda operator: self.reconfiguration.settled(operator),
+            on_settled=lambda reader: self._settled(reader),
             processor=processor,
             trees=StreamTreeSettings(
                 around.fanout, around.prefer or ParentPreference.NEAREST, around.restructuring
@@ -170,9 +171,17 @@ class FlowBroker:
 
     def publish(self, event: Event) -> None:
         """Publish an event of the external sources whose proxy this is, as far as somebody reads them."""
-        for name, intake in self._intakes.items():
+        for rejected in self.take_in(event, self._intakes):
+            self.node.deliver(rejected)
+
+    def take_in(self, event: Event, sources: Collection[str]) -> list[RejectedItem]:
+        """The same for some of these sources; gives what was rejected, with the reasons."""
+        rejected: list[RejectedItem] = []
+        for name in sources:
+            intake = self._intakes[name]
             if intake.source.accepts(event) and self._is_read(name):
-                self._take_in(intake, event)
+                rejected += self._take_in(intake, event)
+        return rejected
 
     def _is_read(self, source: str) -> bool:
         """Whether somebody reads a source whose proxy this is."""
@@ -251,15 +260,15 @@ class FlowBroker:
             if location.version == self.router.locations[source.name].version:
                 self.router.locations[source.name] = location  # another root of the same tree
 
-    def _take_in(self, intake: SourceIntake, event: Event) -> None:
+    def _take_in(self, intake: SourceIntake, event: Event) -> list[RejectedItem]:
         item = intake.admit(event)
-        for rejected in intake.rejected:
-            self.node.deliver(rejected)
+        rejected = list(intake.rejected)
         intake.rejected.clear()
         if item is not None:
             source = intake.source.name
             self._source_traffic[source].take_in(item)
             self.router.publish(source, [item], intake.watermark)
+        return rejected
 
     def measure(self) -> MeasurementReport:
         """What was counted since the last call, of operators here and of sources rooted here."""
@@ -278,6 +287,10 @@ class FlowBroker:
         return MeasurementReport(tuple(counts), sources)
 
     # Queries and subscriptions
+
+    def _settled(self, reader: str) -> None:
+        """An operator or client here has been granted all its inputs, or waits for none."""
+        self.reconfiguration.settled(reader)
 
     def _deployment(self, message: messages.QueryDeployment, sender: Address) -> None:
         query, specs, outputs, locations, generation = message

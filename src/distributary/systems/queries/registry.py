@@ -13,6 +13,8 @@ Rules:
   begins again gets a name in the network that was never used, so that no late message about an earlier one
   can be mistaken for one about it.
 
+- What clients of a node asked for that is removed is withdrawn.
+
 Cost: a withdrawal costs a message to each broker.
 """
 
@@ -32,6 +34,7 @@ from distributary.systems.queries.links import LinkEstimate, LinkReport
 from distributary.systems.queries.listing import registry_listing
 from distributary.systems.queries.messages import OperatorSpec, StreamLocation, network_name, whole_operator
 from distributary.systems.queries.own_metrics import OwnMetricsReport
+from distributary.systems.queries.reader_names import client_name, subscriber_name, subscription_name
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.settings import Regrouping, Surroundings
 from distributary.systems.queries.source_registry import MergeCheck, RestructuringCheck, Send, SourceRegistry
@@ -348,11 +351,14 @@ class QueryRegistry(SourceRegistry):
             reason = "no query of this name is registered" if at is None else f"its client is at node {at}"
             self._refuse(sender, name, f"cannot be withdrawn: {reason}")
             return
+        self._drop_query(name)
+        self._send(sender, messages.WithdrawalConfirmation(name))
+
+    def _drop_query(self, name: str) -> None:
         del self.clients[name], self.utilities[name]
         self._remnants[name] = self.queries[name]
         generation = self._generations[name]
         self._withdraw([client_name(output, generation) for output in self.catalogue.outputs(name)])
-        self._send(sender, messages.WithdrawalConfirmation(name))
 
     def _unregister_subscription(self, message: messages.UnregisterSubscription, sender: Address) -> None:
         key = message.subscription
@@ -361,10 +367,22 @@ class QueryRegistry(SourceRegistry):
             reason = "no subscription of this id" if known is None else f"it was made at node {known[1]}"
             self._refuse(sender, str(key), f"cannot be withdrawn: {reason}")
             return
+        self._drop_subscription(key)
+        self._send(sender, messages.WithdrawalConfirmation(key.id, key.subscriber))
+
+    def _drop_subscription(self, key: SubscriptionKey) -> None:
         readers = self._readers_for(key)
         del self._subscriptions[key], self._offered[key]
         self._withdraw(readers)
-        self._send(sender, messages.WithdrawalConfirmation(key.id, key.subscriber))
+
+    def remove_node(self, removed: Address) -> None:
+        """Place nothing at a node any more, and withdraw what its clients have asked for: they ask again
+        elsewhere."""
+        super().remove_node(removed)
+        for name in [name for name, at in self.clients.items() if at == removed]:
+            self._drop_query(name)
+        for key in [key for key, (_, at) in self._subscriptions.items() if at == removed]:
+            self._drop_subscription(key)
 
     def _withdraw(self, readers: Iterable[str]) -> None:
         """Withdraw clients, and operators that nobody reads any more; every node is told."""
@@ -471,18 +489,3 @@ class QueryRegistry(SourceRegistry):
         self.divisions.append(message)
         for replica in message.replicas:
             self.locations.setdefault(replica, StreamLocation(sender))
-
-
-def client_name(output: str, generation: int) -> str:
-    """As whom the client of a query reads one of its outputs."""
-    return f"client:{network_name(output, generation)}"
-
-
-def subscription_name(key: SubscriptionKey) -> str:
-    """What a subscription is called among queries and operators; no two have the same name."""
-    return f":{key.subscriber!r}:{key.id!r}"
-
-
-def subscriber_name(key: SubscriptionKey, generation: int, stream: str) -> str:
-    """As whom a subscription reads a stream."""
-    return f"subscription:{generation}{subscription_name(key)}:{stream}"

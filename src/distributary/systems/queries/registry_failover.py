@@ -9,7 +9,9 @@ Rules:
   each number once. The registry numbers its replies to each node, and keeps each until there is a receipt; a
   node acts on each number once, in order.
 - Brokers send heartbeats to the primary, and the primary to its standby. A broker that was silent for longer
-  than `silence` is removed: nobody listens to it any more, even if it comes back.
+  than `silence` is removed: nobody listens to it any more, even if it comes back. So is one that has started
+  again without its memory. Whoever is removed and sends heartbeats is told so, and delivers that
+  (`RemovalNotice`). A broker that was never heard of has not come yet, and is waited for.
 - A standby whose primary was silent for so long is elected: it sends all replies again that have no receipt,
   announces itself to everybody, is sent again all requests that have no receipt, and removes the former
   primary. Its own standby is the next broker, which is sent a snapshot of all that is known.
@@ -101,6 +103,13 @@ class NodeFailure(NamedTuple):
 class BrokerHeartbeat(NamedTuple):
     """The sender is up."""
 
+    incarnation: float = 0.0
+    """When it started: one that starts again without its memory is another."""
+
+
+class RemovalNotice(NamedTuple):
+    """The receiver has been removed: nobody listens to it any more."""
+
 
 class NodeRemoval(NamedTuple):
     """A node has been removed for good; and where the registry believes all streams to be."""
@@ -111,7 +120,7 @@ class NodeRemoval(NamedTuple):
 
 FAILOVER_MESSAGES = (
     *(RegistryRequest, RequestReceipt, RegistryReply, ReplyReceipt, RegistryLogEntry, LogReceipt),
-    *(RegistrySnapshot, PrimaryAnnouncement, BrokerHeartbeat, NodeRemoval),
+    *(RegistrySnapshot, PrimaryAnnouncement, BrokerHeartbeat, NodeRemoval, RemovalNotice),
 )
 
 
@@ -176,6 +185,8 @@ class RegistryReplica:
         self._replies: dict[Address, Outbox[Message]] = {}
         """Replies to each node that have no receipt."""
         self._last_beat: dict[Address, float] = {}
+        """Of the brokers that were heard of."""
+        self._incarnations: dict[Address, float] = {}
         self._watched: Address | None = None
         """The primary at the last beat, if this is its standby."""
         self._handlers: dict[type, Callable[[Any, Address], None]] = {
@@ -187,7 +198,8 @@ class RegistryReplica:
         }
         for kind in self._handlers:
             node.handle(kind, self._accept)
-        node.handle(BrokerHeartbeat, lambda message, sender: self._last_beat.update({sender: node.now}))
+        node.handle(BrokerHeartbeat, self._heartbeat)
+        node.handle(RemovalNotice, lambda message, sender: node.deliver(message))
         node.at_alarm("flow beat", self._beat)
         node.at_start(self._start)
         first = link.address
@@ -204,14 +216,30 @@ class RegistryReplica:
 
     def _start(self) -> None:
         self._node.wake_after(self._settings.beat, "flow beat")
-        self._last_beat = dict.fromkeys(self._brokers, self._node.now)
+        self._last_beat = dict.fromkeys(self._last_beat, self._node.now)
+        self._incarnations.setdefault(self._node.address, self._node.now)
+        self._send_beat()
 
-    def _beat(self, about: object) -> None:
-        self._node.wake_after(self._settings.beat, "flow beat")
+    def _send_beat(self) -> None:
         # Not by the connection: a heartbeat that is sent again comes too late, and another follows soon.
         to = self.peer if self.role is Role.PRIMARY else self._link.address
         if to is not None:
-            self._node.send(to, BrokerHeartbeat())
+            self._node.send(to, BrokerHeartbeat(self._incarnations[self._node.address]))
+
+    def _heartbeat(self, message: BrokerHeartbeat, sender: Address) -> None:
+        if sender in self._connections.removed | self.registry.removed:
+            self._node.send(sender, RemovalNotice())
+            return
+        self._last_beat[sender] = self._node.now
+        reborn = self._incarnations.setdefault(sender, message.incarnation) != message.incarnation
+        if reborn and self.role is Role.PRIMARY:
+            self._fail(sender)
+        elif reborn and sender == self.peer:
+            self._take_over(sender)
+
+    def _beat(self, about: object) -> None:
+        self._node.wake_after(self._settings.beat, "flow beat")
+        self._send_beat()
         if self.role is Role.PRIMARY:
             for one in self._brokers:
                 if self._is_silent(one) and one not in self._connections.removed | self.registry.removed:
@@ -219,13 +247,14 @@ class RegistryReplica:
         elif self.peer is not None:
             if self.peer != self._watched:
                 self._watched = self.peer
-                self._last_beat[self.peer] = self._node.now
+                if self.peer in self._last_beat:
+                    self._last_beat[self.peer] = self._node.now
             elif self._is_silent(self.peer):
-                self._last_beat = dict.fromkeys(self._brokers, self._node.now)
                 self._take_over(self.peer)
 
     def _is_silent(self, node: Address) -> bool:
-        return node != self._node.address and self._node.now - self._last_beat[node] > self._settings.silence
+        silent = self._node.now - self._last_beat.get(node, self._node.now)
+        return node != self._node.address and silent > self._settings.silence
 
     def _next_standby(self, *failed: Address) -> Address | None:
         removed = {*self._connections.removed, *self.registry.removed, *failed}
@@ -234,7 +263,8 @@ class RegistryReplica:
     # As primary
 
     def _take_over(self, former: Address) -> None:
-        """Be the primary from now on, as the former one is silent."""
+        """Be the primary from now on, as the former one is silent, or has lost its memory."""
+        self._last_beat = dict.fromkeys(self._brokers, self._node.now)
         self.role = TRANSITIONS[self.role, "primary silent"]
         for to, replies in list(self._replies.items()):
             for number, message in list(replies.pending.items()):

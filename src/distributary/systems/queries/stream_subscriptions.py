@@ -31,7 +31,7 @@ from distributary.systems.queries import messages
 from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.messages import InputCursor, Selection
 from distributary.systems.queries.publications import selects
-from distributary.systems.queries.registry import subscriber_name
+from distributary.systems.queries.reader_names import subscriber_name
 from distributary.systems.queries.retention import discard
 
 OWN = frozenset({"id", "topic"})
