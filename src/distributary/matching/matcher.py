@@ -313,6 +313,11 @@ class Matcher:
         """Forget what tolerances have seen: the next event of each topic is the first again."""
         self._change.forget()
 
+    @property
+    def topics(self) -> list[str | None]:
+        """The topics that tolerances have met, and None for events without one: all that they remember."""
+        return self._change.topics
+
     def recall(self, topics: Sequence[str | None]) -> list[bytes | None]:
         """What tolerances remember of each topic, to be kept elsewhere; None where that is nothing.
 
@@ -336,9 +341,10 @@ class Matcher:
         return [records[place] for place in places]
 
     def restore(self, topics: Sequence[str | None], memories: Sequence[bytes | None]) -> None:
-        """Put back what `recall` gave for each of these distinct topics, of which nothing is remembered now.
+        """Put back what `recall` gave for each of these distinct topics.
 
-        Registrations that are gone, and attributes that a subscription does not name, are passed over.
+        The registrations that it speaks of remember nothing of these topics now. Those that are gone, and
+        attributes that a subscription does not name, are passed over.
         """
         _, distinct = _distinct(topics)
         if len(distinct) < len(topics) or len(topics) != len(memories):

@@ -1,13 +1,13 @@
 """`Residents`: the subscriptions of a node's clients with what their tolerances remember, asked all at once.
 
 Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on they are
-in a `Matcher`, and what tolerances remember moves there: an event costs what it matches, however many ask.
-Subscriptions that come later with values that they were given elsewhere stay outside and cost a look each.
+in a `Matcher`, and what tolerances remember moves there, also that of subscriptions which come later with
+values that they were given elsewhere: an event costs what it matches, however many ask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -69,8 +69,6 @@ class Residents:
     def __init__(self) -> None:
         self._residents: dict[SubscriptionKey, Resident] = {}
         self._crowd: _Crowd | None = None
-        self._apart: dict[SubscriptionKey, Resident] = {}
-        """Those that came with values of their own when there was a crowd."""
 
     def __len__(self) -> int:
         return len(self._residents)
@@ -100,35 +98,34 @@ class Residents:
             self.remove(key)
         self._residents[key] = resident
         if self._crowd is not None:
-            if resident.last:
-                self._apart[key] = resident
-            else:
-                self._crowd.add(subscription)
+            self._crowd.add(resident)
         elif len(self._residents) > FEW:
-            self._crowd = _Crowd(self._residents)
+            self._crowd = _Crowd(self._residents.values())
 
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         resident = self[key]
         del self._residents[key]
-        if self._apart.pop(key, None) is None and self._crowd is not None:
+        if self._crowd is not None:
             self._crowd.remove(key)
         return resident.subscription
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         """Those to which the event is to be delivered; its values become the last delivered ones there."""
         if self._crowd is not None:
-            firing = self._crowd.firing(event)
-            if self._apart:
-                firing += [key for key, resident in self._apart.items() if resident.fires(event)]
-            return firing
+            return self._crowd.firing(event)
         return [key for key, resident in self._residents.items() if resident.fires(event)]
+
+    def remembered(self) -> list[tuple[Subscription, ValuesByTopic]]:
+        """Every subscription with the values last delivered to it."""
+        last = {} if self._crowd is None else self._crowd.remembered()
+        return [(each.subscription, last.get(key, each.last)) for key, each in self._residents.items()]
 
 
 class _Crowd:
     """Many residents, in a matcher that knows them by serial: ids are each subscriber's own."""
 
-    def __init__(self, residents: dict[SubscriptionKey, Resident]) -> None:
+    def __init__(self, residents: Iterable[Resident]) -> None:
         from distributary.matching.matcher import Matcher
 
         self._matcher: Matcher = Matcher()
@@ -136,34 +133,49 @@ class _Crowd:
         """By the matcher's number; what stands there for numbers that are not in use is never read."""
         self._serials: dict[SubscriptionKey, int] = {}
         self._added = 0
-        for resident in residents.values():
-            self.add(resident.subscription)
-        self._remember(residents)
+        self._given: dict[str | None, list[tuple[int, str, float]]] = {}
+        """By topic what newcomers remember: serials, attributes and values. The matcher is told before the
+        next event, of all at once."""
+        for resident in residents:
+            self.add(resident)
 
-    def _remember(self, residents: dict[SubscriptionKey, Resident]) -> None:
-        """Take over what the tolerances of residents remember."""
-        from distributary.matching.change import memory
-
-        by_topic: dict[str | None, list[tuple[int, str, float]]] = {}
-        for key, resident in residents.items():
-            serial = self._serials[key]
-            for topic, values in resident.last.items():
-                by_topic.setdefault(topic, []).extend((serial, name, value) for name, value in values.items())
-            resident.last.clear()
-        self._matcher.restore(list(by_topic), memory.written(by_topic.values()))
-
-    def add(self, subscription: Subscription) -> None:
+    def add(self, resident: Resident) -> None:
+        """Add a resident, and take over what its tolerance remembers."""
         self._added += 1
-        key, serial = subscription.key, self._added
-        self._matcher.add(replace(subscription, id=str(serial)), serial=serial)
+        key, serial = resident.subscription.key, self._added
+        self._matcher.add(replace(resident.subscription, id=str(serial)), serial=serial)
         self._serials[key] = serial
         number = self._matcher.number(str(serial))
         self._keys.extend([key] * (number + 1 - len(self._keys)))
         self._keys[number] = key
+        for topic, values in resident.last.items():
+            self._given.setdefault(topic, []).extend((serial, *value) for value in values.items())
+        resident.last.clear()
 
     def remove(self, key: SubscriptionKey) -> None:
         self._matcher.remove(str(self._serials.pop(key)))
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
+        if self._given:
+            self._restore()
         keys = self._keys
         return [keys[number] for number in self._matcher.match_numbers(event)]
+
+    def remembered(self) -> dict[SubscriptionKey, dict[str | None, dict[str, float]]]:
+        """What tolerances remember, of those that remember anything."""
+        from distributary.matching.change import memory
+
+        self._restore()
+        topics = self._matcher.topics
+        values = memory.unpack(self._matcher.recall(topics))
+        keys = {serial: key for key, serial in self._serials.items()}
+        found: dict[SubscriptionKey, dict[str | None, dict[str, float]]] = {}
+        for serial, attribute, topic, value in zip(*(column.tolist() for column in values[1:]), strict=True):
+            found.setdefault(keys[serial], {}).setdefault(topics[topic], {})[values.names[attribute]] = value
+        return found
+
+    def _restore(self) -> None:
+        from distributary.matching.change import memory
+
+        self._matcher.restore(list(self._given), memory.written(self._given.values()))
+        self._given.clear()

@@ -91,6 +91,13 @@ class ChangeIndex(Index[ChangeFilter]):
     kind: ClassVar[str] = "change"
     filter_class: ClassVar[type[ChangeFilter]] = ChangeFilter
 
+    _topics: TopicNumbers
+
+    @property
+    def topics(self) -> list[str | None]:
+        """The topics met, and None for events without one."""
+        return [None, *self._topics.topics()]
+
     @abstractmethod
     def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
         """Hold `filter` under `slot` as a new member of `group`; ValueError when the slot is taken."""
@@ -134,7 +141,7 @@ class ChangeIndex(Index[ChangeFilter]):
 
     @abstractmethod
     def restore(self, topics: Sequence[str | None], remembered: LastValues) -> None:
-        """Remember what `recall` gave, for topics of which nothing is remembered.
+        """Remember what `recall` gave, for topics of which these slots remember nothing.
 
         All slots are held; attributes that a slot's filter does not name are passed over.
         """

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from distributary.filters.profile import Profile
-from distributary.model import Event, Offset, Subscription, SubscriptionKey
+from distributary.model import Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
 from distributary.overlay.tree.event_log import NumberedEvent
-from distributary.overlay.tree.interest import Form, Interest, form_of
+from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of
 from distributary.overlay.tree.messages import LogReply
 from distributary.overlay.tree.node import TreeNode
 from distributary.systems.home import Home
@@ -38,35 +38,16 @@ class _Returning:
     """A client that has not caught up."""
 
     subscriber: str
-    plain: Residents
-    """Its subscriptions without tolerances."""
-    tolerant: dict[SubscriptionKey, Resident]
-    """Those with tolerances, which remember what the client was given."""
+    subscriptions: Residents
+    """Those that are given what the log holds; tolerances remember what the client was given."""
     interest: Interest
     """What they ask for together."""
     offset: Offset
     """The client has been given everything up to there."""
     has_read: bool = False
     """Whether the log was read to its end, which is the offset."""
-    joining: dict[SubscriptionKey, tuple[Resident, Form]] = field(default_factory=dict)
+    joining: dict[SubscriptionKey, tuple[Subscription, Form]] = field(default_factory=dict)
     """Its new subscriptions, which ask for what comes after the end of the log."""
-
-    @property
-    def residents(self) -> list[Resident]:
-        """All its subscriptions."""
-        return [*self.plain, *self.tolerant.values()]
-
-    def put(self, resident: Resident) -> None:
-        """Add a subscription."""
-        if "change" in resident.filters:
-            self.tolerant[resident.subscription.key] = resident
-        else:
-            self.plain.put(resident.subscription)
-
-    def firing(self, event: Event) -> list[SubscriptionKey]:
-        """Those that want an event, which is delivered to them next."""
-        moved = [key for key, resident in self.tolerant.items() if resident.fires(event)]
-        return self.plain.firing(event) + moved
 
 
 class ResumingClients:
@@ -94,9 +75,9 @@ class ResumingClients:
         else:
             interest = Interest(tuple(dict.fromkeys(forms)))
             subscriber = session.subscriptions[0].subscriber
-            returning = _Returning(subscriber, Residents(), {}, interest, session.offset)
+            returning = _Returning(subscriber, Residents(), interest, session.offset)
             for resident in residents:
-                returning.put(resident)
+                returning.subscriptions.put(resident.subscription, resident.last)
             self._returning.append(returning)
             self._tree.upstream.when_granted(lambda: self._read(returning))
 
@@ -113,7 +94,7 @@ class ResumingClients:
             return
         if key in self._home:
             self._home.remove(key)
-        catching_up[-1].joining[key] = (resident, form)
+        catching_up[-1].joining[key] = (subscription, form)
         if catching_up[-1].has_read:
             self._join(catching_up[-1])
 
@@ -123,10 +104,8 @@ class ResumingClients:
         for returning in self._returning:
             if returning.joining.pop(key, None) is not None:
                 return True
-            if key in returning.plain:
-                returning.plain.remove(key)
-                return True
-            if returning.tolerant.pop(key, None) is not None:
+            if key in returning.subscriptions:
+                returning.subscriptions.remove(key)
                 return True
         return False
 
@@ -145,8 +124,12 @@ class ResumingClients:
                 self._settle(returning)
 
     def _read(self, returning: _Returning) -> None:
+        """Read the log from where the client is, by few profiles: the root compares each event with all."""
         returning.has_read = False
-        self._tree.read_log(returning.interest, returning.offset, partial(self._take, returning))
+        asked = InterestSummary(self._tree.settings.most_profiles)
+        for form in returning.interest.forms:
+            asked.add(form)
+        self._tree.read_log(asked.interest, returning.offset, partial(self._take, returning))
 
     def _take(self, returning: _Returning, part: LogReply) -> None:
         subscriber, lost = returning.subscriber, Offset(part.epoch, part.floor)
@@ -158,7 +141,7 @@ class ResumingClients:
             return
         if self._has_caught_up(returning):
             returning.has_read = True
-            for resident in returning.residents:
+            for resident in returning.subscriptions:
                 self._tree.node.acknowledge(resident.subscription.key)
             self._join(returning)
             if returning.offset == (self._tree.log.epoch, self._tree.log.position):
@@ -180,7 +163,7 @@ class ResumingClients:
     def _give(self, returning: _Returning, events: Iterable[NumberedEvent], through: Offset) -> None:
         """Give a client those of the events that it wants; it has then all up to a place."""
         for number, event in events:
-            firing = returning.firing(event)
+            firing = returning.subscriptions.firing(event)
             if firing:
                 self._home.give(event, firing, Offset(through.epoch, number))
         returning.offset = through
@@ -188,13 +171,13 @@ class ResumingClients:
     def _settle(self, returning: _Returning) -> None:
         """Serve a client like the others."""
         self._returning.remove(returning)
-        for resident in returning.residents:
-            self._home.add(resident.subscription, resident.last)
+        for subscription, last in returning.subscriptions.remembered():
+            self._home.add(subscription, last)
 
     def _join(self, returning: _Returning) -> None:
         """Have the new subscriptions of a client ask for what comes after the end of the log."""
-        for key, (resident, form) in returning.joining.items():
-            returning.put(resident)
+        for key, (subscription, form) in returning.joining.items():
+            returning.subscriptions.put(subscription)
             returning.interest = Interest(tuple(dict.fromkeys((*returning.interest.forms, form))))
             self._acknowledge_when_granted(key)
         returning.joining.clear()
