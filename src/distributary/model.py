@@ -74,6 +74,9 @@ class Event:
     document: str | None = None
     arrival: int | None = field(default=None, compare=False, repr=False, metadata={LOCAL: True})
     """When it arrived, in nanoseconds since 1970 in UTC: what `now()` is in a condition. None for now."""
+    encoded: bytes | None = field(default=None, init=False, compare=False, repr=False, metadata={LOCAL: True})
+    """The bytes that it was read from, which are sent on as they are; None if it was made otherwise."""
+    _key: EventKey | None = field(default=None, init=False, compare=False, repr=False, metadata={LOCAL: True})
 
     def __post_init__(self) -> None:
         require_text(self.id, "id")
@@ -102,7 +105,11 @@ class Event:
     @property
     def key(self) -> EventKey:
         """What it is known by, wherever events of several publishers meet."""
-        return EventKey(self.source, self.id)
+        key = self._key
+        if key is None:
+            key = EventKey(self.source, self.id)
+            object.__setattr__(self, "_key", key)
+        return key
 
     @classmethod
     def from_record(cls, record: Record) -> Event:
@@ -268,6 +275,33 @@ class Delivery(NamedTuple):
         """The delivery as one line of JSON holds it."""
         told = {"subscriber": self.subscriber, "subscriptions": list(self.subscriptions)}
         return {"event": self.event.to_record(), **told}
+
+
+class DeliveryBatch(NamedTuple):
+    """Events of a log handed to a subscriber together, in order: as many deliveries, told once."""
+
+    subscriber: str
+    epoch: float
+    """Of all offsets."""
+    numbers: tuple[int, ...]
+    """The number of each event in the log."""
+    events: tuple[Event, ...]
+    names: tuple[tuple[str, ...], ...]
+    """The ids of their subscriptions that asked for each event; one entry where that is the same for all."""
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """One after the other.
+
+        >>> batch = DeliveryBatch("ann", 1.0, (7, 9), (Event("e1"), Event("e2")), (("s1",),))
+        >>> [(each.event.id, each.subscriptions, each.offset.number) for each in batch.deliveries]
+        [('e1', ('s1',), 7), ('e2', ('s1',), 9)]
+        """
+        names = self.names if len(self.names) == len(self.events) else self.names * len(self.events)
+        return [
+            Delivery(event, self.subscriber, asked, Offset(self.epoch, number))
+            for event, number, asked in zip(self.events, self.numbers, names, strict=True)
+        ]
 
 
 def check_topic(topic: str) -> None:

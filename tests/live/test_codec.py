@@ -16,7 +16,7 @@ from distributary.model import Event, EventKey
 from distributary.overlay.courier import Ack, Packet
 from distributary.overlay.kinds import NUMBERS
 from distributary.overlay.replication import Mark, Version
-from distributary.overlay.tree.messages import ForwardedEvent, ParentRequest
+from distributary.overlay.tree.messages import ForwardedEvents, ParentRequest
 from distributary.overlay.wire import size_of
 from live.random_messages import ALL_KINDS, messages
 from properties.examples import examples
@@ -52,8 +52,8 @@ def test_numbers_of_kinds_are_given_once() -> None:
     [
         (Ack(2.0, 7, 0.5), "9406cb400000000000000007cb3fe0000000000000"),
         (
-            ForwardedEvent(3, 1.0, 4, 5, Event("e1", "A/B", {"price": 8}, None)),
-            "962403cb3ff0000000000000040595" + "01a26531a3412f4281a5707269636508c0",
+            ForwardedEvents(3, 1.0, 4, (5,), (Event("e1", "A/B", {"price": 8}, None),)),
+            "96cd015403cb3ff000000000000004910591" + "9501a26531a3412f4281a5707269636508c0",
         ),
         (
             Packet(0.0, 1, 1, EventKey("ann", "e1"), 0.0),
@@ -76,8 +76,8 @@ def test_fields_that_have_defaults_may_be_left_out_and_unknown_ones_are_ignored(
 
 
 def test_an_event_carried_by_many_messages_is_the_same_in_each() -> None:
-    first, second = (decode(encode(ForwardedEvent(link, 0.0, 0, 1, EVENT))) for link in (1, 2))
-    assert first.event == second.event == EVENT
+    first, second = (decode(encode(ForwardedEvents(link, 0.0, 0, (1,), (EVENT,)))) for link in (1, 2))
+    assert first.events == second.events == (EVENT,)
 
 
 def test_sets_are_written_in_one_order() -> None:

@@ -91,15 +91,15 @@ async def test_publish_keeps_a_rate_without_waiting_for_answers(
     events.write_bytes(lines(*range(20)))
     async with broker(tmp_path / "data") as hall:
         held: list[Any] = []
-        acknowledged = hall.clients.requests.acknowledged
+        acknowledged = hall.clients.acknowledged
         assert hall._runner is not None
         hall._runner._on_acknowledgement = held.append
         asked = ("--to", str(hall.endpoint), "--events", str(events), "--rate", "200")
         publisher = await run("publish", *asked)
-        await until(lambda: len(held) == 20)
+        await until(lambda: sum(len(each.events) for each in held) == 20)
         assert publisher.returncode is None, "nothing is answered yet"
-        for key in held:
-            acknowledged(key)
+        for each in held:
+            acknowledged(each)
         assert await publisher.wait() == 0
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from distributary.live.runner import Disk, Runner
-from distributary.model import Event, EventKey, Subscription
-from distributary.overlay.node import Node, Store
+from distributary.model import Event, EventKey, Subscription, SubscriptionKey
+from distributary.overlay.node import Acknowledge, Deliver, Node, SafeEvents, Store
 from distributary.sim.disks import Disks
 from distributary.sim.latency import ConstantLatency
 from distributary.sim.simulator import Observer, Simulator
@@ -61,13 +61,18 @@ class World:
         address = node.address
         carrier = Mail(self, address)
         note = self.lines.append
+
+        def acknowledged(what: SafeEvents | SubscriptionKey) -> None:
+            for key in Acknowledge(what).keys:
+                note((self.time, address, "acknowledged", key))
+
         runner = Runner(
             node,
             carrier,
             self,
-            lambda item: note((self.time, address, item)),
+            lambda item: [note((self.time, address, each)) for each in Deliver(item).items],
             disk=disk,
-            on_acknowledgement=lambda what: note((self.time, address, "acknowledged", what)),
+            on_acknowledgement=acknowledged,
         )
         self.runners[address] = runner
         runner.start()

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,8 +22,8 @@ from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint
 from distributary.live.journal import Journal
-from distributary.live.requests import Requests
-from distributary.model import Event, EventKey, Offset, Subscription
+from distributary.live.requests import Publications, Requests
+from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import RememberedValues, SessionState
 from live.loops import alone, until
 from properties.examples import examples
@@ -230,14 +231,14 @@ async def test_nothing_is_answered_before_it_is_on_the_disk(
             turn.clear()
             publishing = asyncio.create_task(client.publish(quote(2)))
             taking = asyncio.create_task(anext(events))  # type: ignore[arg-type]
-            await until(lambda: len(hall.clients.requests) == 1)
+            await until(lambda: len(hall.clients.publications) == 1)
             await asyncio.sleep(0.1)
             assert not publishing.done()
             assert not taking.done(), "nor delivered: a crash could still undo it"
             turn.set()
             await publishing
             assert (await taking).id == "e2"
-        assert len(hall.clients.requests) == 0
+        assert len(hall.clients.publications) == 0
 
 
 @alone
@@ -329,7 +330,7 @@ async def test_a_session_that_a_broker_refuses_is_told_to_its_subscriptions(tmp_
 def test_a_request_is_answered_when_all_that_it_asks_for_is_acknowledged() -> None:
     requests = Requests()
     done: list[str] = []
-    one, two, three = (EventKey("ann", f"e{number}") for number in range(3))
+    one, two, three = (SubscriptionKey("ann", f"s{number}") for number in range(3))
     first = requests.open([one, two, two], lambda: done.append("first"))
     second = requests.open([two, three], lambda: done.append("second"))
     requests.acknowledged(one)
@@ -339,11 +340,30 @@ def test_a_request_is_answered_when_all_that_it_asks_for_is_acknowledged() -> No
     second.close()
     assert (done, len(requests)) == (["first"], 1)
     third = requests.open([three], lambda: done.append("third"))
-    third.refuse(three)
-    third.close()
     second.abandon()
+    assert len(requests) == 1
+    third.close()
     requests.acknowledged(three)
     assert (done, len(requests)) == (["first", "third"], 0)
+
+
+@pytest.mark.parametrize("seed", range(examples(30)))
+def test_events_are_answered_in_order_once_all_up_to_them_is_safe(seed: int) -> None:
+    random, publications = Random(f"publications {seed}"), Publications()
+    published = safe = 0
+    asked: list[int] = []
+    done: list[int] = []
+    for _ in range(50):
+        if random.random() < 0.6:
+            published += random.randint(0, 3)
+            publications.published(published)
+            asked.append(published)
+            publications.when_safe(published, partial(done.append, published))
+        else:
+            safe = random.randint(safe, published)
+            publications.safe_through(safe)
+            assert done == [each for each in asked if each <= safe]
+        assert len(publications) == published - safe
 
 
 @pytest.mark.parametrize("seed", range(examples(50)))

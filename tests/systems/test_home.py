@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
 from distributary.errors import FilterError, UnknownSubscriptionError
 from distributary.matching.matcher import Matcher
-from distributary.model import Delivery, Event, Subscription, SubscriptionKey
-from distributary.overlay.node import Deliver, Node
+from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
+from distributary.overlay.node import Deliver, Effect, Node
 from distributary.systems.home import Home
+from properties.examples import examples
 
 S1 = SubscriptionKey("ann", "s1")
 
@@ -143,3 +147,65 @@ def test_what_cannot_be_read_or_is_not_there_is_refused() -> None:
     assert S1 not in home
     with pytest.raises(UnknownSubscriptionError, match="no subscription 's1' of 'ann'"):
         home.remove(S1)
+
+
+def per_subscriber(effects: list[Effect]) -> dict[str, list[Delivery]]:
+    given: dict[str, list[Delivery]] = {}
+    for effect in effects:
+        assert isinstance(effect, Deliver)
+        for delivery in effect.items:
+            given.setdefault(delivery.subscriber, []).append(delivery)
+    return given
+
+
+def random_subscription(random: Random, number: int) -> Subscription:
+    topic = random.choice(["A", "A/B", "B", "C/B"])
+    filters: dict[str, Any] = {"topic": topic}
+    form = random.random()
+    if form < 0.3:
+        filters["where"] = f"a > {random.randint(0, 9)}"
+    elif form < 0.5:
+        filters["change"] = {"a": random.randint(1, 4)}
+    return Subscription(f"s{number}", random.choice(["ann", "bob", "cleo"]), **filters)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("seed", range(examples(40)))
+def test_events_that_come_together_are_delivered_as_one_by_one(seed: int, plain: bool) -> None:
+    random = Random(f"together {seed}")
+    one, together = Home(Node(1)), Home(Node(1))
+    numbers = 0
+    topics, published = ["A", "A/B", "B", "C/B", "D"], []
+    for step in range(12):
+        for number in range(random.randint(0, 8)):
+            subscription = random_subscription(random, 10 * step + number)
+            if plain:
+                subscription = replace(subscription, where=None, change=None)
+            one.add(subscription)
+            together.add(subscription)
+        for key in random.sample(sorted(one.subscriptions), min(2, len(one))):
+            assert one.remove(key) == together.remove(key)
+        batch = []
+        for _ in range(random.choice([1, 2, 5, 20])):
+            numbers += random.randint(1, 3)
+            event = Event(f"e{numbers}", random.choice(topics), {"a": random.randint(0, 9)})
+            if published and random.random() < 0.05:
+                event = random.choice(published)
+            published.append(event)
+            batch.append((numbers, event))
+        for number, event in batch[:2]:
+            if random.random() < 0.1 and len(one):
+                keys = random.sample(sorted(one.subscriptions), 1)
+                again = [
+                    home.node.call(partial(home.give, event, keys, Offset(1.0, number)), 0.0)
+                    for home in (one, together)
+                ]
+                assert again[0] == again[1]
+        singly = [
+            effect
+            for number, event in batch
+            for effect in one.node.call(partial(one.offer, event, Offset(1.0, number)), 0.0)
+        ]
+        effects = together.node.call(partial(together.offer_all, batch, 1.0), 0.0)
+        assert per_subscriber(effects) == per_subscriber(singly)
+        assert all(together.was_offered(event.key) for _, event in batch)

@@ -35,7 +35,7 @@ from distributary.live.codec import VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
 from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint
 from distributary.live.security import TlsFiles, is_loopback
-from distributary.model import Event, Subscription
+from distributary.model import Event, Offset, Subscription
 from distributary.overlay.broker import SessionState
 
 NETWORK = "distributary"
@@ -376,12 +376,13 @@ class Client:
     def _take(self, message: Any) -> None:
         match message:
             case messages.ClientDelivery(event, ids, offset):
-                new, item = self._session.receive(event, ids, offset)
-                for id in new:
-                    if id in self._queues:
-                        self._queues[id].put_nowait((event, item))
-                    else:
-                        self._session.take(item)
+                self._deliver(event, ids, offset)
+            case messages.ClientDeliveries(epoch, numbers, events, names):
+                each = names * len(events) if len(names) == 1 else names
+                if not len(events) == len(numbers) == len(each):
+                    raise CodecError("a ClientDeliveries whose fields have different lengths")
+                for event, number, ids in zip(events, numbers, each, strict=True):
+                    self._deliver(event, ids, Offset(epoch, number))
             case messages.ClientResult(stream, _):
                 self._queries_run.take(stream, message)
             case messages.ClientAnswer(number, refused):
@@ -394,6 +395,14 @@ class Client:
                 pass
             case _:
                 raise CodecError(f"a {type(message).__name__} from a broker")
+
+    def _deliver(self, event: Event, ids: tuple[str, ...], offset: Offset | None) -> None:
+        new, item = self._session.receive(event, ids, offset)
+        for id in new:
+            if id in self._queues:
+                self._queues[id].put_nowait((event, item))
+            else:
+                self._session.take(item)
 
     def _answered(
         self, number: int, refused: tuple[tuple[int, str], ...], message: messages.ClientAnswer

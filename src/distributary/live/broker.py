@@ -26,6 +26,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -41,7 +42,7 @@ from distributary.live.links import Links
 from distributary.live.neighbours import KnownNeighbours
 from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
-from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
+from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState
 from distributary.overlay.node import Address, Message
 from distributary.overlay.recording import RecordedBroker, WriteLine
@@ -153,7 +154,7 @@ class LiveBroker:
             self._hand_out,
             self._fault,
             disk=self.journal,
-            on_acknowledgement=self.clients.requests.acknowledged,
+            on_acknowledgement=self.clients.acknowledged,
         )
         self._runner.start()
         asyncio.get_running_loop().call_later(FIRST_UPKEEP, self._keep_up)
@@ -243,15 +244,32 @@ class LiveBroker:
         broker, runner = self._running()
         runner.call(lambda: broker.node.deliver(_InTurn(action)))
 
-    def publish(self, event: Event) -> None:
-        """Have the event delivered once to every subscriber who asked for it, wherever they are.
+    def publish(self, *events: Event) -> int | None:
+        """Have events delivered, in this order, once to every subscriber who asked for them, wherever.
 
         InputError for one that cannot be sent to other nodes: too long, or with values that JSON has not.
+        Where the broker acknowledges, an error means that none of them is published, and what is returned
+        says by which number the last one is told to be safe.
         """
         broker, runner = self._running()
-        require_sendable(event)
-        runner.call(lambda: broker.publish(event))
-        self.published += 1
+        for event in events:
+            require_sendable(event)
+        last: int | None = None
+
+        def publish() -> None:
+            nonlocal last
+            last = broker.publish_all(events)
+
+        if self.keeps_log:
+            runner.call(publish)
+            self.published += len(events)
+            if last is not None:
+                self.clients.publications.published(last)
+        else:
+            for event in events:
+                runner.call(partial(broker.publish, event))
+                self.published += 1
+        return last
 
     # What clients ask of a network of stream queries; DistributaryError in others.
 
@@ -313,6 +331,11 @@ class LiveBroker:
         return self.broker is not None and self.broker.acknowledges
 
     @property
+    def keeps_log(self) -> bool:
+        """Whether events are acknowledged by how far all that was published is safe."""
+        return self.acknowledges and not self._membership.is_query_network
+
+    @property
     def counts(self) -> Counter[str]:
         """What has happened so far: at the links, and to the clients of this broker."""
         faults = 0 if self._runner is None else self._runner.faults
@@ -324,7 +347,8 @@ class LiveBroker:
     def congested(self) -> bool:
         """Whether publishers should wait: for a link, for the disk, or for what was not acknowledged."""
         busy = self.journal is not None and self.journal.congested
-        return busy or len(self.clients.requests) > MOST_UNACKNOWLEDGED or self.links.congested
+        waiting = len(self.clients.requests) + len(self.clients.publications)
+        return busy or waiting > MOST_UNACKNOWLEDGED or self.links.congested
 
     # Inside.
 
@@ -337,6 +361,11 @@ class LiveBroker:
             self.delivered += 1
             if not self.clients.deliver(item) and self._on_delivery is not None:
                 self._on_delivery(item)
+        elif isinstance(item, DeliveryBatch):
+            self.delivered += len(item.events)
+            if not self.clients.deliver(item) and self._on_delivery is not None:
+                for delivery in item.deliveries:
+                    self._on_delivery(delivery)
         elif isinstance(item, _InTurn):
             item.action()
         elif isinstance(item, LogGap):

@@ -39,6 +39,7 @@ class ClientEvents(NamedTuple):
     """Publish these, in this order."""
 
     number: int
+    """Of the request; 0 if nobody waits for its answer, which then comes only if something is refused."""
     events: tuple[Event, ...]
 
 
@@ -107,6 +108,18 @@ class ClientResult(NamedTuple):
     stream: str
     """`query.operator`"""
     item: Item
+
+
+class ClientDeliveries(NamedTuple):
+    """Events for the client that come together, in order, and which of its subscriptions want them."""
+
+    epoch: float
+    """Of their places in the log."""
+    numbers: tuple[int, ...]
+    """Of each event its number in the log."""
+    events: tuple[Event, ...]
+    names: tuple[tuple[str, ...], ...]
+    """Of each event the subscriptions; one entry where they are the same for all."""
 
 
 class ClientProgress(NamedTuple):

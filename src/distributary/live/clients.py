@@ -7,6 +7,8 @@ Rules:
 - A subscription lasts as long as the connection: when that ends, it is withdrawn. A client that comes back
   says how far it had come (`ClientResume`), here or at any other broker, and is given what follows: nothing
   of a client is kept at a broker. What was on its way to the connection before is not given to the next one.
+- What a client publishes within one turn of the loop is published together. What clients are given in one
+  turn, or in answer to what came in one, is written at once.
 - Where the broker acknowledges, requests are answered when all that they ask for is acknowledged; elsewhere
   when the broker has passed them on. While the broker is congested, clients that publish are not read from,
   so that they wait too.
@@ -18,26 +20,29 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import groupby
 from typing import Protocol
 
 from distributary.errors import DistributaryError
 from distributary.flow import Item, Query, Source
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, encode
+from distributary.live.deliveries import DeliveryFrames
 from distributary.live.frames import frame
 from distributary.live.greeting import GreetingRefusal
-from distributary.live.requests import Request, Requests
-from distributary.model import Delivery, Event, Offset, Subscription, SubscriptionKey
+from distributary.live.requests import Publications, Request, Requests
+from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
-from distributary.overlay.node import Message, RegistrationKey, RequestKey
+from distributary.overlay.node import Message, RegistrationKey, RequestKey, SafeEvents
 
 MOST_QUEUED = 16 << 20
 """Bytes of deliveries that a client has not taken."""
 LATER = 0.02
 """Seconds until it is looked again whether the broker is congested."""
-MOST_UNANSWERED = 1_000
+MOST_UNANSWERED = 10_000
 """Requests of one client without an answer, beyond which it is not read from."""
 
 
@@ -69,8 +74,12 @@ class Served(Protocol):
     def acknowledges(self) -> bool:
         """Whether the broker says when what was asked for is done."""
 
-    def publish(self, event: Event) -> None:
-        """Have an event delivered."""
+    @property
+    def keeps_log(self) -> bool:
+        """Whether events are acknowledged by how far all is safe."""
+
+    def publish(self, *events: Event) -> int | None:
+        """Have events delivered; where the broker acknowledges, all or none, and the number of the last."""
 
     def register_source(self, source: Source) -> None:
         """Take events of a source, in a network of stream queries."""
@@ -113,12 +122,48 @@ class ClientRoom:
         self.network = network
         self.broker = broker
         self.requests = Requests()
-        """What clients wait for."""
+        """The subscriptions that clients wait for."""
+        self.publications = Publications()
+        """The events that they wait for."""
+        self.frames = DeliveryFrames()
         self.slow = 0
         """Clients let go because they were too slow."""
         self._clients: dict[str, ClientLine] = {}
         self._queries: dict[str, ClientLine] = {}
         """Whose each stream query is."""
+        self._unwritten: list[ClientLine] = []
+        """Those for whom something waits to be written."""
+        self._gathering = False
+        """Whether what clients are told is written when all that has come is done."""
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Write what clients are told meanwhile at the end."""
+        self._gathering = True
+        try:
+            yield
+        finally:
+            self._gathering = False
+            self.flush()
+
+    def write_soon(self, client: ClientLine) -> None:
+        """Have what waits for a client written, at the end of this turn of the loop at the latest."""
+        if not self._unwritten and not self._gathering:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._unwritten.append(client)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        unwritten, self._unwritten = self._unwritten, []
+        for client in unwritten:
+            client.flush()
+
+    def acknowledged(self, what: RequestKey | SafeEvents) -> None:
+        """Something that clients asked for is done."""
+        if isinstance(what, SafeEvents):
+            self.publications.safe_through(what.through)
+        else:
+            self.requests.acknowledged(what)
 
     @property
     def names(self) -> list[str]:
@@ -157,8 +202,8 @@ class ClientRoom:
         self.broker.in_turn(client.open)
         return client
 
-    def deliver(self, delivery: Delivery) -> bool:
-        """Give a delivery to its client; whether that is connected."""
+    def deliver(self, delivery: Delivery | DeliveryBatch) -> bool:
+        """Give a delivery, or several, to its client; whether that is connected."""
         client = self._clients.get(delivery.subscriber)
         if client is not None:
             client.give(delivery)
@@ -218,10 +263,11 @@ class ClientLine:
         self._told: Offset | None = None
         """The place that the client was told last."""
         self._requests: set[Request] = set()
+        self._unanswered = 0
+        """Requests with events that are not safe yet."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._handlers: dict[type, Callable[..., None]] = {
-            messages.ClientEvents: self._publish,
             messages.ClientSubscribe: self._subscribe,
             messages.ClientResume: self._resume,
             messages.ClientUnsubscribe: self._unsubscribe,
@@ -230,12 +276,20 @@ class ClientLine:
             messages.ClientWithdrawal: self._withdraw_query,
         }
 
-    def receive(self, message: Message) -> None:
-        """Do what the client asks; CodecError for what no client says."""
-        handler = self._handlers.get(type(message))
-        if handler is None:
-            raise CodecError(f"a {type(message).__name__} from a client")
-        handler(message)
+    def receive(self, came: Sequence[Message]) -> None:
+        """Do what the client asks, all that has come; CodecError for what no client says."""
+        if len(came) == 1 and type(came[0]) is messages.ClientEvents:
+            self._publish(came)
+            return
+        for kind, group in groupby(came, type):
+            if kind is messages.ClientEvents:
+                self._publish(list(group))
+                continue
+            handler = self._handlers.get(kind)
+            if handler is None:
+                raise CodecError(f"a {kind.__name__} from a client")
+            for message in group:
+                handler(message)
 
     # What it is given.
 
@@ -243,21 +297,27 @@ class ClientLine:
         """From now on all deliveries are for this connection."""
         self._open = True
 
-    def give(self, delivery: Delivery) -> None:
-        """Send a delivery, or let the client go if it is too slow."""
-        if self._open:
-            self._told = delivery.offset
-            self.offer(
-                messages.ClientDelivery(delivery.event, tuple(delivery.subscriptions), delivery.offset)
-            )
+    def give(self, delivery: Delivery | DeliveryBatch) -> None:
+        """Send deliveries, or let the client go if it is too slow."""
+        if not self._open:
+            return
+        if isinstance(delivery, DeliveryBatch):
+            self._told = Offset(delivery.epoch, delivery.numbers[-1])
+            self._offer(self._room.frames.pieces(delivery))
+        else:
+            event, _, names, self._told = delivery
+            self.offer(messages.ClientDelivery(event, names, self._told))
 
     def offer(self, message: Message) -> None:
         """Send something that the client asked for, or let the client go if it is too slow."""
+        self._offer((frame(encode(message)),))
+
+    def _offer(self, pieces: Sequence[bytes]) -> None:
         if self._line.unwritten + self._unsent_bytes > MOST_QUEUED:
             self._room.slow += 1
             self.let_go(f"more than {MOST_QUEUED:,} bytes of deliveries were not taken")
         else:
-            self.say(message)
+            self._write(pieces)
 
     def miss(self, gap: LogGap) -> None:
         """Tell the client what it has missed."""
@@ -278,7 +338,7 @@ class ClientLine:
     def let_go(self, reason: str, *, final: bool = False) -> None:
         """Tell the client why, and end the connection."""
         self.say(messages.ClientFarewell(reason, final))
-        self._flush()
+        self.flush()
         self._line.close(reason)
         self.left()
 
@@ -297,13 +357,16 @@ class ClientLine:
 
     def say(self, message: Message) -> None:
         """Send a message at the end of this turn of the loop."""
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        data = frame(encode(message))
-        self._unsent.append(data)
-        self._unsent_bytes += len(data)
+        self._write((frame(encode(message)),))
 
-    def _flush(self) -> None:
+    def _write(self, pieces: Sequence[bytes]) -> None:
+        if not self._unsent:
+            self._room.write_soon(self)
+        self._unsent += pieces
+        self._unsent_bytes += sum(map(len, pieces))
+
+    def flush(self) -> None:
+        """Write what waits."""
         if self._unsent:
             self._line.write(b"".join(self._unsent))
             self._unsent.clear()
@@ -311,14 +374,25 @@ class ClientLine:
 
     # What it asks.
 
-    def _publish(self, message: messages.ClientEvents) -> None:
+    def _publish(self, requests: Sequence[messages.ClientEvents]) -> None:
+        if self._broker.acknowledges and not self._broker.keeps_log:
+            for request in requests:
+                self._publish_by_key(request)
+        else:
+            self._publish_together(requests)
+        if not self.paused:
+            self._read_or_wait()
+
+    def _publish_by_key(self, message: messages.ClientEvents) -> None:
+        """Publish events that are acknowledged, or refused later, one by one."""
         refused: list[tuple[int, str]] = []
 
         def done() -> None:
             if request.refusals:
                 told = ((place, request.refusals.get(each.key)) for place, each in enumerate(message.events))
                 refused.extend((place, reason) for place, reason in told if reason is not None)
-            self._answer(message.number, refused)
+            if message.number or refused:
+                self._answer(message.number, refused)
 
         request = self._request((event.key for event in message.events), done)
         for place, event in enumerate(message.events):
@@ -328,8 +402,50 @@ class ClientLine:
                 refused.append((place, str(error)))
                 request.refuse(event.key)
         request.close()
-        if not self.paused:
-            self._read_or_wait()
+
+    def _publish_together(self, requests: Sequence[messages.ClientEvents]) -> None:
+        """Publish the events of several requests together; one by one if something is wrong with them."""
+        if len(requests) == 1:
+            events = requests[0].events
+        else:
+            events = tuple([event for request in requests for event in request.events])
+        try:
+            last = self._broker.publish(*events)
+        except DistributaryError:
+            for request in requests:
+                self._publish_singly(request)
+            return
+        through = None if last is None else last - len(events)
+        for request in requests:
+            if through is not None:
+                through += len(request.events)
+            if request.number:
+                self._answer_when_safe(request.number, through)
+
+    def _publish_singly(self, request: messages.ClientEvents) -> None:
+        refused: list[tuple[int, str]] = []
+        last: int | None = None
+        for place, event in enumerate(request.events):
+            try:
+                last = self._broker.publish(event)
+            except DistributaryError as error:
+                refused.append((place, str(error)))
+        if request.number or refused:
+            self._answer_when_safe(request.number, last, refused)
+
+    def _answer_when_safe(
+        self, number: int, through: int | None, refused: Iterable[tuple[int, str]] = ()
+    ) -> None:
+        """Answer a request once all up to a number is safe; at once where there is nothing to wait for."""
+        if through is None:
+            self._answer(number, refused)
+            return
+        self._unanswered += 1
+        self._room.publications.when_safe(through, partial(self._answer_safe, number, refused))
+
+    def _answer_safe(self, number: int, refused: Iterable[tuple[int, str]]) -> None:
+        self._unanswered -= 1
+        self._answer(number, refused)
 
     def _request(self, keys: Iterable[RequestKey], done: Callable[[], None]) -> Request:
         """Begin a request that is answered once these are acknowledged, where anybody does."""
@@ -348,7 +464,7 @@ class ClientLine:
 
     def _read_or_wait(self) -> None:
         """Read from the client, unless the broker or the client itself has enough to do for now."""
-        full = self._broker.congested or len(self._requests) > MOST_UNANSWERED
+        full = self._broker.congested or len(self._requests) + self._unanswered > MOST_UNANSWERED
         if self._gone:
             return
         if full != self.paused:

@@ -118,6 +118,9 @@ class Connection(asyncio.Protocol):
         if heard:
             self._heard = self._loop.time()
         try:
+            if self._client is not None:
+                self._serve(self._client, data)
+                return
             for each in self._frames.read(data):
                 if self._transport.is_closing():
                     return
@@ -127,6 +130,21 @@ class Connection(asyncio.Protocol):
             self._owner.counts["refused"] += 1
             self._owner.notice(f"bytes that are no message, from {self._whom()}: {error}")
             self.close(f"bytes that are no message: {error}")
+
+    def _serve(self, client: ClientLine, data: bytes) -> None:
+        """Do what a client asks, all that has come; what came before bytes that are no message, too."""
+        came: list[Message] = []
+        room = self._owner.clients
+        assert room is not None
+        with room.gathered():
+            try:
+                for each in self._frames.read(data):
+                    message = decode(each)
+                    if type(message) is not LinkBeat:
+                        came.append(message)
+            finally:
+                if came and not self._transport.is_closing():
+                    client.receive(came)
 
     def connection_lost(self, error: Exception | None) -> None:
         """It has ended."""
@@ -184,7 +202,7 @@ class Connection(asyncio.Protocol):
     def _take(self, message: Message, length: int) -> None:
         if self._client is not None:
             if not isinstance(message, LinkBeat):
-                self._client.receive(message)
+                self._client.receive([message])
             return
         if self.theirs is None:
             self._greet(message)

@@ -114,7 +114,8 @@ class Readers:
             return FieldReader(Any, _instance_of(tuple(hints)))
         many = [self.reader(hint) for hint in hints]
         if any(one.type is Raw for one in many):
-            return FieldReader(Raw, self._inner)
+            alone = [one.finish for one in many if one.type is not None]
+            return FieldReader(Raw, _or_none(alone[0]) if len(alone) == 1 else self._inner)
         types = Union[tuple(one.type for one in many)]  # type: ignore[valid-type]  # noqa: UP007
         finishes = {finish for one in many if (finish := one.finish) is not None}
         if not finishes:
@@ -183,6 +184,12 @@ def _frozen(finish: Finish | None) -> Finish:
     if finish is None:
         return lambda read, depth: frozenset(read)
     return lambda read, depth: frozenset([finish(item, depth) for item in read])
+
+
+def _or_none(finish: Finish | None) -> Finish:
+    """Finish what was kept as bytes, or None."""
+    assert finish is not None
+    return lambda read, depth: None if bytes(read) == b"\xc0" else finish(read, depth)
 
 
 def _items(finish: Finish) -> Finish:

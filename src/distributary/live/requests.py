@@ -1,17 +1,68 @@
-"""Requests of clients that are answered once all that they ask for is acknowledged."""
+"""Requests of clients that are answered once all that they ask for is acknowledged.
+
+Where there is a log, events are acknowledged by how far all that was published is safe (`Publications`);
+subscriptions, and all that query networks are asked for, by their keys (`Requests`).
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from distributary.overlay.node import RequestKey
+
+
+class _Waiting(NamedTuple):
+    """What is done when all up to a number is safe."""
+
+    through: int
+    done: Callable[[], None]
+
+
+class Publications:
+    """Who waits for events to be safe, in the order in which they were published.
+
+    >>> publications = Publications()
+    >>> publications.when_safe(3, lambda: print("three")); publications.when_safe(5, lambda: print("five"))
+    >>> publications.safe_through(4)
+    three
+    >>> publications.when_safe(4, lambda: print("four"))
+    four
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Waiting] = deque()
+        self._safe = self._published = 0
+
+    def __len__(self) -> int:
+        """How many events are not safe."""
+        return self._published - self._safe
+
+    def published(self, through: int) -> None:
+        """So many events have been published."""
+        self._published = max(self._published, through)
+
+    def when_safe(self, through: int, done: Callable[[], None]) -> None:
+        """Have this called when all events up to a number are safe, at once if they are."""
+        if through <= self._safe and not self._waiting:
+            done()
+        else:
+            self._waiting.append(_Waiting(through, done))
+
+    def safe_through(self, through: int) -> None:
+        """All events up to this number are safe."""
+        self._safe = max(self._safe, through)
+        self.published(through)
+        while self._waiting and self._waiting[0].through <= through:
+            self._waiting.popleft().done()
 
 
 class Requests:
     """Who waits for which acknowledgements.
 
-    >>> from distributary.model import EventKey
-    >>> requests, key = Requests(), EventKey("ann", "e1")
+    >>> from distributary.model import SubscriptionKey
+    >>> requests, key = Requests(), SubscriptionKey("ann", "s1")
     >>> request = requests.open([key], lambda: print("done"))
     >>> request.close()
     >>> requests.acknowledged(key)

@@ -35,6 +35,7 @@ from distributary.overlay.node import (
     Message,
     Node,
     RequestKey,
+    SafeEvents,
     Send,
     Store,
     Token,
@@ -111,7 +112,7 @@ class Runner:
         on_fault: Callable[[str, Exception], None] | None = None,
         *,
         disk: Disk | None = None,
-        on_acknowledgement: Callable[[RequestKey], None] | None = None,
+        on_acknowledgement: Callable[[RequestKey | SafeEvents], None] | None = None,
     ) -> None:
         self.node = node
         self.faults = 0
@@ -248,7 +249,7 @@ class Runner:
             if self._on_acknowledgement is not None:
                 self._on_acknowledgement(effect.what)
         except Exception as error:
-            self._tell(f"what the client did with the acknowledgement of {effect.what}", error)
+            self._tell("what the client did with an acknowledgement", error)
 
 
 def _nothing() -> None:

@@ -207,6 +207,12 @@ class Matcher:
         found: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
         return found
 
+    def match_numbers_together(self, events: Sequence[Event]) -> tuple[Ints, Ints]:
+        """As `match_numbers`, of several events: their places and the subscriptions' numbers, by place."""
+        batch = EventBatch.from_events(events)
+        rows, numbers = self._wanted(batch, self._combinations.passed(batch), "apply")
+        return rows, numbers
+
     def _firing(self, single: SingleEvent) -> Callable[[Ints], Ints]:
         """From slots to the subscriptions whose tolerance this event exceeds. Tolerances take note of it."""
         return lambda slots: self._change.fire_single(single, slots)

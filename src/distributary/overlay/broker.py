@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
@@ -45,10 +45,11 @@ class LogGap(NamedTuple):
 
 
 class Broker(Protocol):
-    """What a node offers its clients. Deliveries leave the node as `Deliver(model.Delivery)` effects.
+    """What a node offers its clients. Deliveries leave the node as effects: `Deliver(model.Delivery)`, or in
+    a network with a log `Deliver(model.DeliveryBatch)` where several come together for a subscriber.
 
-    Where the broker `acknowledges`, what is done leaves as `Acknowledge`: an event's key once it is safe on
-    the disks of two nodes, a subscription's key once every event published from then on will reach it.
+    Where the broker `acknowledges`, what is done leaves as `Acknowledge`: events once they are safe on the
+    disks of two nodes, a subscription's key once every event published from then on will reach it.
     Elsewhere there is nothing to wait for: the network does its best with what it was given.
 
     The clients of a broker are whoever subscribed there: their deliveries leave at the same node. Ids are
@@ -93,6 +94,16 @@ class Broker(Protocol):
 
         DocumentError when its document cannot be read: then nobody gets it.
         """
+
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        """Publish several, in this order. DocumentError when a document cannot be read.
+
+        Where the broker `acknowledges`, an error means that nobody gets any of them; and the number that is
+        returned is the one by which the last of them is told to be safe (`SafeEvents.through`).
+        """
+        for event in events:
+            self.publish(event)
+        return None
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Before the start: take up what an earlier node of this address had stored, by its names."""

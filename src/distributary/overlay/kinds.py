@@ -45,7 +45,6 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "DetachNotice": 33,
         "EventFetch": 34,
         "InterestGrant": 35,
-        "ForwardedEvent": 36,
         "Heartbeat": 37,
         "AttachDenial": 38,
         "UnknownChild": 39,
@@ -63,7 +62,8 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "LogCopies": 335,
         "CopyReceipt": 336,
         "RoleRecord": 337,
-        "EventRecord": 338,
+        "ForwardedEvents": 340,
+        "LogRecord": 341,
     },
     "overlay.tree.interest": {"Interest": 44},
     "systems.central": {
@@ -347,6 +347,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "ClientQuery": 322,
         "ClientWithdrawal": 323,
         "ClientResult": 324,
+        "ClientDeliveries": 325,
     },
 }
 

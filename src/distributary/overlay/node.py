@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from distributary.model import EventKey, SubscriptionKey
+from distributary.model import DeliveryBatch, Event, EventKey, SubscriptionKey
 
 Address = int
 """Names a node in its overlay; on a ring it is the node's identifier. Where that is on a network is the
@@ -63,6 +63,11 @@ class Deliver(NamedTuple):
 
     item: Any
 
+    @property
+    def items(self) -> list[Any]:
+        """The item, or one after the other where it is a batch of deliveries."""
+        return self.item.deliveries if isinstance(self.item, DeliveryBatch) else [self.item]
+
 
 class Store(NamedTuple):
     """Keep a value on this node's disk under a name; None removes what is there."""
@@ -82,10 +87,25 @@ RequestKey = EventKey | SubscriptionKey | RegistrationKey
 """What a client waits for."""
 
 
-class Acknowledge(NamedTuple):
-    """Tell the client who asked for it that this is done: an event is safe, or a subscription in force."""
+class SafeEvents(NamedTuple):
+    """All that was published at a node up to a number, which `Broker.publish_all` gave."""
 
-    what: RequestKey
+    through: int
+    events: tuple[Event, ...]
+    """Those that were not told to be safe before, in order."""
+
+
+class Acknowledge(NamedTuple):
+    """Tell the clients who asked for it that this is done: events are safe, or a subscription in force."""
+
+    what: RequestKey | SafeEvents
+
+    @property
+    def keys(self) -> list[RequestKey]:
+        """What that is known by."""
+        if isinstance(self.what, SafeEvents):
+            return [event.key for event in self.what.events]
+        return [self.what]
 
 
 Effect = Send | Wake | Deliver | Store | Acknowledge
@@ -187,6 +207,6 @@ class Node:
         """Have a value kept on this node's disk, or removed with None; what is wanted later waits for it."""
         self._effects.append(Store(name, value))
 
-    def acknowledge(self, what: RequestKey) -> None:
-        """Have the client who asked for it told that an event is safe, or that a subscription is in force."""
+    def acknowledge(self, what: RequestKey | SafeEvents) -> None:
+        """Have the clients who asked for it told that events are safe, or that a subscription is in force."""
         self._effects.append(Acknowledge(what))

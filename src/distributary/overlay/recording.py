@@ -7,7 +7,7 @@ same again (`sim.replaying`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -95,6 +95,10 @@ class RecordedBroker(Broker):
         self._called("publish", event)
         self.recorded.publish(event)
 
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        self._called("publish_all", tuple(events))
+        return self.recorded.publish_all(events)
+
     def restore(self, stored: Mapping[str, Message]) -> None:
         self._called("restore", dict(stored))
         self.recorded.restore(stored)
@@ -104,7 +108,7 @@ class RecordedBroker(Broker):
         self._write(f"{now!r} called {self.node.address} {name} {text_of(given)}")
 
 
-CALLS = ("subscribe", "unsubscribe", "resume", "publish", "restore")
+CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore")
 """What a line `called` may say was asked of a broker."""
 
 
@@ -116,9 +120,9 @@ def effect_lines(now: float, address: Address, effects: Iterable[Effect]) -> lis
             lines.append(f"{now!r} sent {address} > {effect.to} {text_of(effect.message)} {CAUSE}")
         elif isinstance(effect, Deliver):
             with suppress(DistributaryError):  # what no trace can tell is of whoever runs the node
-                lines.append(f"{now!r} delivered {address} {text_of(effect.item)} {CAUSE}")
+                lines += [f"{now!r} delivered {address} {text_of(item)} {CAUSE}" for item in effect.items]
         elif isinstance(effect, Store):
             lines.append(f"{now!r} stored {address} {effect.name!r} {text_of(effect.value)}")
         elif isinstance(effect, Acknowledge):
-            lines.append(f"{now!r} acknowledged {address} {text_of(effect.what)}")
+            lines += [f"{now!r} acknowledged {address} {text_of(key)}" for key in effect.keys]
     return lines

@@ -21,7 +21,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from distributary.errors import DistributaryError
-from distributary.model import LOCAL
+from distributary.model import LOCAL, Event
 from distributary.overlay.kinds import PACKAGE, number_of
 from distributary.overlay.node import Message
 
@@ -43,6 +43,12 @@ def size_of(message: Message) -> int:
     """
     kind = type(message)
     return (_MEASURES.get(kind) or _measure_of(kind))(message)
+
+
+def event_size(event: Event) -> int:
+    """How many bytes an event takes inside a message."""
+    written = event.encoded
+    return _inner_size(event) if written is None else len(written)
 
 
 def _measure_of(kind: type) -> Measure:
@@ -70,6 +76,8 @@ def _dataclass_measure(kind: type) -> Measure:
     header = _kind_header(kind, len(names))
 
     def measure(value: Any) -> int:
+        if kind is Event and value.encoded is not None:
+            return len(value.encoded)
         return header + sum(_inner_size(getattr(value, name)) for name in names)
 
     return measure

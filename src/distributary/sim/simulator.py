@@ -356,10 +356,11 @@ class Simulator:
                 for delay in delays(now, address, to, message):
                     heappush(due, (now + delay, next(order), ARRIVAL, to, message, address, cause, deeper))
             elif isinstance(effect, Deliver):
-                delivered = DeliveredItem(now, address, effect.item, cause, depth)
-                self.delivered.append(delivered)
-                for listener in self._listeners["delivered"]:
-                    listener(delivered)
+                for item in effect.items:
+                    delivered = DeliveredItem(now, address, item, cause, depth)
+                    self.delivered.append(delivered)
+                    for listener in self._listeners["delivered"]:
+                        listener(delivered)
             elif isinstance(effect, Wake):
                 after, token = effect
                 if address in self._clocks:
@@ -367,8 +368,9 @@ class Simulator:
                 life = self._lives[address]
                 heappush(due, (now + after, next(order), ALARM, address, token, life, cause, depth))
             elif isinstance(effect, Acknowledge):
-                for acknowledged in self._listeners["acknowledged"]:
-                    acknowledged(now, address, effect.what)
+                for key in effect.keys:
+                    for acknowledged in self._listeners["acknowledged"]:
+                        acknowledged(now, address, key)
             else:
                 self._write(address, [effect, *left], cause, depth)
 

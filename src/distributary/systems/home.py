@@ -6,6 +6,7 @@ Rules:
   or repeated message never becomes a wrong delivery, and a system is exact if no wanted event is missed.
 - An event is delivered to a subscriber once, however often and by whichever way it arrives here. The keys of
   the latest events are remembered; one that arrives again after so many others counts as new.
+- Events that come together are delivered together: to each subscriber all that they want, in one batch.
 - Tolerances are measured here, against what was delivered here, in the order of arrival. Only `accept` leaves
   that decision to the rendezvous that sent the event.
 
@@ -15,14 +16,24 @@ Offering an event costs what it matches (`residents`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from distributary.filters.filter import Filter
-from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
+from distributary.model import (
+    Delivery,
+    DeliveryBatch,
+    Event,
+    EventKey,
+    Offset,
+    Subscription,
+    SubscriptionKey,
+)
 from distributary.overlay.node import Address, Node, SendMessage
-from distributary.systems.residents import Residents, ValuesByTopic
+from distributary.overlay.recent import RecentKeys
+from distributary.systems.residents import Residents, ValuesByTopic, Wanted, by_subscriber
 
 REMEMBERED = 100_000
 """How many events a home remembers."""
@@ -60,6 +71,8 @@ class Home:
         self._send = send or node.send
         self._residents = Residents()
         self._seen: OrderedDict[EventKey, _SeenEvent] = OrderedDict()
+        self._offered: RecentKeys[EventKey, bool] = RecentKeys(REMEMBERED)
+        """Events of a log that were offered: of these it is not remembered to whom they were delivered."""
         self._handed_out = 0
         if notice is not None:
             node.handle(notice, lambda message, sender: self.offer(message.event))
@@ -95,10 +108,28 @@ class Home:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
         key = event.key
         seen = self._seen.get(key)
-        if seen is None or not seen.offered:
+        if (seen is None or not seen.offered) and key not in self._offered:
             seen = self._note(key)
             seen.offered = True
             self._hand_out(event, self._residents.firing(event), seen.reached, offset)
+
+    def offer_all(self, events: Sequence[tuple[int, Event]], epoch: float) -> None:
+        """Offer events of a log together, with their numbers, in order: as `offer` does one by one."""
+        keys = [event.key for _, event in events]
+        unknown = self._offered.has_none_of(keys) and (not self._seen or self._seen.keys().isdisjoint(keys))
+        if not unknown or (len(keys) > 1 and len(set(keys)) < len(keys)):
+            for number, event in events:
+                self.offer(event, Offset(epoch, number))
+            return
+        self._offered.put_all(keys, repeat(True, len(keys)))
+        wanted = self._residents.wanted([event for _, event in events])
+        if len(events) == 1:
+            [(number, event)] = events
+            offset = Offset(epoch, number)
+            for subscriber, names in wanted[0]:
+                self.node.deliver(Delivery(event, subscriber, names, offset))
+        else:
+            self._hand_out_all(events, wanted, epoch)
 
     def give(self, event: Event, keys: Iterable[SubscriptionKey], offset: Offset) -> None:
         """Deliver an event of a log that is read again, for these subscriptions that want it.
@@ -111,7 +142,7 @@ class Home:
 
     def was_offered(self, key: EventKey) -> bool:
         """Whether an event was offered here, as far as is remembered."""
-        return key in self._seen and self._seen[key].offered
+        return key in self._offered or (key in self._seen and self._seen[key].offered)
 
     def has_reached(self, key: EventKey, subscriber: str) -> bool:
         """Whether an event was delivered to a subscriber here, as far as is remembered."""
@@ -160,13 +191,56 @@ class Home:
         offset: Offset | None = None,
     ) -> None:
         """Deliver the event for these subscriptions, each given once, to those not reached before."""
-        asked: dict[str, tuple[str, ...]] = {}
-        for subscriber, name in keys:
-            asked[subscriber] = (*asked[subscriber], name) if subscriber in asked else (name,)
         deliver = self.node.deliver
         self._handed_out += 1
-        for subscriber in sorted(asked.keys() - reached.keys() if reached else asked):
-            names = asked[subscriber]
-            names = names if len(names) == 1 else tuple(sorted(names))
-            deliver(Delivery(event, subscriber, names, offset))
-            reached[subscriber] = self._handed_out
+        for subscriber, names in by_subscriber(keys):
+            if subscriber not in reached:
+                deliver(Delivery(event, subscriber, names, offset))
+                reached[subscriber] = self._handed_out
+
+    def _hand_out_all(
+        self, events: Sequence[tuple[int, Event]], wanted: Sequence[Wanted], epoch: float
+    ) -> None:
+        """Deliver events, each to those who want it: to every subscriber all at once."""
+        groups: dict[int, tuple[Wanted, list[int]]] = {}
+        for place, each in enumerate(wanted):
+            if each:
+                group = groups.get(id(each))
+                if group is None:
+                    groups[id(each)] = (each, [place])
+                else:
+                    group[1].append(place)
+        theirs: dict[str, list[tuple[tuple[str, ...], list[int]]]] = {}
+        for each, places in groups.values():
+            for subscriber, names in each:
+                theirs.setdefault(subscriber, []).append((names, places))
+        shared: dict[int, _Columns] = {}
+        for subscriber in sorted(theirs):
+            parts = theirs[subscriber]
+            if len(parts) == 1:  # as those of all others who want just these
+                names, places = parts[0]
+                told: tuple[tuple[str, ...], ...] = (names,)
+                columns = shared.get(id(places)) or shared.setdefault(id(places), _columns(events, places))
+            else:
+                told, places = _in_order(parts)
+                columns = _columns(events, places)
+            self.node.deliver(DeliveryBatch(subscriber, epoch, *columns, told))
+
+
+_Columns = tuple[tuple[int, ...], tuple[Event, ...]]
+
+
+def _columns(events: Sequence[tuple[int, Event]], places: list[int]) -> _Columns:
+    """The numbers and the events of some places."""
+    chosen = events if len(places) == len(events) else [events[place] for place in places]
+    numbers, given = zip(*chosen, strict=True)
+    return numbers, given
+
+
+def _in_order(
+    parts: list[tuple[tuple[str, ...], list[int]]],
+) -> tuple[tuple[tuple[str, ...], ...], list[int]]:
+    """What a subscriber is given for several reasons: names for each event, or once for all, and places."""
+    by_place = sorted([(place, names) for names, places in parts for place in places])
+    told = tuple([names for _, names in by_place])
+    return (told[:1] if len(set(told)) == 1 else told), [place for place, _ in by_place]

@@ -7,7 +7,7 @@ values that they were given elsewhere: an event costs what it matches, however m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,15 @@ from distributary.systems.interests import FEW
 if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher
 
+
+Wanted = tuple[tuple[str, tuple[str, ...]], ...]
+"""Who wants an event, sorted: subscribers, each with the ids of their subscriptions that do, sorted."""
+
+MOST_TOPICS = 10_000
+"""Topics of which it is remembered who wants them; then the memory starts anew."""
+
+FEW_EVENTS = 8
+"""So many events are asked about one by one where there are many subscriptions: a batch costs more."""
 
 ValuesByTopic = Mapping[str | None, Mapping[str, float]]
 """The values last delivered to a subscription, by topic and attribute."""
@@ -69,6 +78,10 @@ class Residents:
     def __init__(self) -> None:
         self._residents: dict[SubscriptionKey, Resident] = {}
         self._crowd: _Crowd | None = None
+        self._not_plain = 0
+        """How many ask for more than a topic."""
+        self._by_topic: dict[str | None, Wanted] = {}
+        """Who wants a topic, as far as was asked, while nobody asks for more."""
 
     def __len__(self) -> int:
         return len(self._residents)
@@ -97,6 +110,8 @@ class Residents:
         if known is not None:
             self.remove(key)
         self._residents[key] = resident
+        self._not_plain += not _is_plain(resident)
+        self._by_topic.clear()
         if self._crowd is not None:
             self._crowd.add(resident)
         elif len(self._residents) > FEW:
@@ -106,6 +121,8 @@ class Residents:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         resident = self[key]
         del self._residents[key]
+        self._not_plain -= not _is_plain(resident)
+        self._by_topic.clear()
         if self._crowd is not None:
             self._crowd.remove(key)
         return resident.subscription
@@ -120,6 +137,45 @@ class Residents:
         """Every subscription with the values last delivered to it."""
         last = {} if self._crowd is None else self._crowd.remembered()
         return [(each.subscription, last.get(key, each.last)) for key, each in self._residents.items()]
+
+    def wanted(self, events: Sequence[Event]) -> list[Wanted]:
+        """Who wants each of some events, in their order; as `firing` one by one.
+
+        Events whose topic alone decides share one answer, the same object.
+        """
+        if not self._not_plain:
+            return [self._wanted_topic(event) for event in events]
+        crowd = self._crowd
+        if crowd is None or len(events) <= FEW_EVENTS:
+            return [by_subscriber(self.firing(event)) for event in events]
+        return [by_subscriber(keys) for keys in crowd.firing_together(events)]
+
+    def _wanted_topic(self, event: Event) -> Wanted:
+        found = self._by_topic.get(event.topic)
+        if found is None:
+            found = by_subscriber(self.firing(event))
+            if len(self._by_topic) >= MOST_TOPICS:
+                self._by_topic.clear()
+            self._by_topic[event.topic] = found
+        return found
+
+
+def _is_plain(resident: Resident) -> bool:
+    return resident.filters.keys() == {"topic"}
+
+
+def by_subscriber(keys: Iterable[SubscriptionKey]) -> Wanted:
+    """Subscriptions that want an event, by who is given it.
+
+    >>> by_subscriber(map(SubscriptionKey, ("bob", "ann", "ann"), ("s1", "s2", "s1")))
+    (('ann', ('s1', 's2')), ('bob', ('s1',)))
+    """
+    asked: dict[str, tuple[str, ...]] = {}
+    for subscriber, name in keys:
+        asked[subscriber] = (*asked[subscriber], name) if subscriber in asked else (name,)
+    return tuple(
+        [(each, names if len(names) == 1 else tuple(sorted(names))) for each, names in sorted(asked.items())]
+    )
 
 
 class _Crowd:
@@ -160,6 +216,17 @@ class _Crowd:
             self._restore()
         keys = self._keys
         return [keys[number] for number in self._matcher.match_numbers(event)]
+
+    def firing_together(self, events: Sequence[Event]) -> list[list[SubscriptionKey]]:
+        """As `firing`, of each of some events in their order."""
+        if self._given:
+            self._restore()
+        keys = self._keys
+        firing: list[list[SubscriptionKey]] = [[] for _ in events]
+        rows, numbers = self._matcher.match_numbers_together(events)
+        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+            firing[row].append(keys[number])
+        return firing
 
     def remembered(self) -> dict[SubscriptionKey, dict[str | None, dict[str, float]]]:
         """What tolerances remember, of those that remember anything."""

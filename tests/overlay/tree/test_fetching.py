@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from distributary.model import Event, Subscription
-from distributary.overlay.tree.events import MOST_FETCHED, first_part
-from distributary.overlay.tree.messages import EventFetchReply, ForwardedEvent
+from distributary.overlay.tree.event_log import MOST_TOGETHER
+from distributary.overlay.tree.events import first_part
+from distributary.overlay.tree.messages import EventFetchReply, ForwardedEvents
 from distributary.overlay.wire import size_of
 from distributary.sim.simulator import Observer, Simulator
 from distributary.systems.assembly import Settings
@@ -22,7 +23,7 @@ class Forgetful:
         self.lost = 0
 
     def delays(self, now: float, sender: int, to: int, message: Any) -> Iterable[float]:
-        if self.loses and isinstance(message, ForwardedEvent):
+        if self.loses and isinstance(message, ForwardedEvents):
             self.lost += 1
             return []
         return [0.05]
@@ -59,11 +60,11 @@ def test_many_large_events_that_were_missed_come_in_parts() -> None:
     world.run(60.0)
     assert [item.item.event.id for item in world.delivered] == [event.id for event in events]
     assert len(replies.sizes) >= 4
-    assert max(replies.sizes) < MOST_FETCHED + 1_000
+    assert max(replies.sizes) < MOST_TOGETHER + 1_000
 
 
 def test_a_single_event_above_the_bound_comes_alone() -> None:
-    large = Event("e1", attributes={"text": "a" * (MOST_FETCHED + 1)})
+    large = Event("e1", attributes={"text": "a" * (MOST_TOGETHER + 1)})
     small = Event("e2")
     assert first_part(((1, large), (2, small))) == ((1, large),)
     assert first_part(((1, small), (2, large))) == ((1, small),)

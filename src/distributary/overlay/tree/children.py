@@ -10,12 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
+from distributary.overlay.tree.event_log import NumberedEvent, in_parts
 from distributary.overlay.tree.interest import Interest
 from distributary.overlay.tree.routes import Routes
 from distributary.overlay.tree.state import TreeState
@@ -210,15 +210,27 @@ class Children:
         stamps = (child.link, child.version, self._log.epoch, child.start, since, term)
         self._post(address, messages.InterestGrant(*stamps, self._link.parent))
 
-    def forward(self, number: int, event: Event) -> None:
-        """Send an event to the children who asked for it."""
-        epoch = self._log.epoch
-        for address in self._routes.wanted(event):
-            child = self._children[address]
-            if child.start is not None and number > child.last:
-                forwarded = messages.ForwardedEvent(child.link, epoch, child.last, number, event)
-                self._node.send(address, forwarded)
-                child.last = number
+    def forward(self, events: Sequence[NumberedEvent]) -> None:
+        """Send events to the children who asked for them: to each all that it wants, together."""
+        if not self._children:
+            return
+        wanted: dict[Address, list[NumberedEvent]] = {}
+        for each in events:
+            for address in self._routes.wanted(each[1]):
+                wanted.setdefault(address, []).append(each)
+        for address, theirs in wanted.items():
+            self._forward(address, self._children[address], theirs)
+
+    def _forward(self, address: Address, child: Child, wanted: Sequence[NumberedEvent]) -> None:
+        last, epoch = child.last, self._log.epoch
+        new = [each for each in wanted if each[0] > last] if child.start is not None else ()
+        if not new:
+            return
+        numbers, events = zip(*new, strict=True)
+        for part in in_parts(events):
+            stamps = (child.link, epoch, child.last, numbers[part])
+            self._node.send(address, messages.ForwardedEvents(*stamps, events[part]))
+            child.last = numbers[part][-1]
 
     def announce(self, term: messages.RootTerm) -> None:
         """Tell the children who is the root."""

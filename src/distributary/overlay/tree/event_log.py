@@ -11,59 +11,135 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 from distributary.model import Event
 from distributary.overlay.tree.interest import Form, Interest, covers
+from distributary.overlay.wire import event_size
 
 NumberedEvent = tuple[int, Event]
+
+MOST_TOGETHER = 1 << 20
+"""Bytes of events in one message or one record, or a single larger event."""
+
+
+def in_parts(events: Sequence[Event]) -> Iterator[slice]:
+    """Which events go together in a message or a record, in order: so many bytes at most, or one event.
+
+    >>> long = Event("e2", document="x" * MOST_TOGETHER)
+    >>> [part.stop for part in in_parts([Event("e1"), long, Event("e3"), Event("e4")])]
+    [1, 2, 4]
+    """
+    sizes = [event_size(event) for event in events]
+    if sum(sizes) <= MOST_TOGETHER:
+        yield slice(0, len(events))
+        return
+    first = size = 0
+    for place, each in enumerate(sizes):
+        size += each
+        if size > MOST_TOGETHER and place > first:
+            yield slice(first, place)
+            first, size = place, each
+    yield slice(first, len(events))
+
+
+class KeptEvents:
+    """The latest events, so many and of so many bytes at most, but one at least.
+
+    >>> kept = KeptEvents(room=2, room_bytes=1000)
+    >>> kept.extend([(1, Event("e1")), (2, Event("e2")), (5, Event("e3"))])
+    >>> kept.floor, [number for number, _ in kept.after(2)]
+    (1, [5])
+    """
+
+    def __init__(self, room: int, room_bytes: int) -> None:
+        self._room, self._room_bytes = room, room_bytes
+        self.floor = 0
+        """Whatever is not above this number has been forgotten."""
+        self._kept: deque[NumberedEvent] = deque()
+        self._sizes: deque[int] = deque()
+        self._bytes = 0
+
+    def begin(self, floor: int) -> None:
+        """Forget everything."""
+        self.floor = floor
+        self._kept.clear()
+        self._sizes.clear()
+        self._bytes = 0
+
+    def extend(self, events: Sequence[NumberedEvent]) -> None:
+        """Keep these, the next ones."""
+        sizes = [event_size(event) for _, event in events]
+        self._kept.extend(events)
+        self._sizes.extend(sizes)
+        self._bytes += sum(sizes)
+        while len(self._kept) > self._room or (self._bytes > self._room_bytes and len(self._kept) > 1):
+            self.floor, _ = self._kept.popleft()
+            self._bytes -= self._sizes.popleft()
+
+    def cut(self, last: int) -> None:
+        """Forget what came after a number."""
+        self.floor = min(self.floor, last)
+        while self._kept and self._kept[-1][0] > last:
+            self._kept.pop()
+            self._bytes -= self._sizes.pop()
+
+    def after(self, number: int) -> tuple[NumberedEvent, ...]:
+        """Those after a number."""
+        if not self._kept or self._kept[0][0] > number:
+            return tuple(self._kept)
+        found: list[NumberedEvent] = []
+        for each in reversed(self._kept):
+            if each[0] <= number:
+                break
+            found.append(each)
+        return tuple(reversed(found))
+
+    @property
+    def last(self) -> int:
+        """The number of the latest; the floor if there is none."""
+        return self._kept[-1][0] if self._kept else self.floor
 
 
 class EventLog:
     """The stream as one node has it.
 
-    >>> stream = EventLog(room=100)
+    >>> stream = EventLog(room=100, room_bytes=10_000)
     >>> stream.ask((everything := Interest(((),))), since=0)
-    >>> stream.take(1, Event("e1", topic="A")); stream.take(2, Event("e2", topic="B"))
+    >>> stream.take([(1, Event("e1", topic="A")), (2, Event("e2", topic="B"))])
     >>> only = Interest(((("topic", "B"),),))
     >>> stream.answers(only, 0, 2), [event.id for _, event in stream.between(only, 0, 2)]
     (True, ['e2'])
     """
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, room: int, room_bytes: int) -> None:
         self.epoch = -1.0
         """None yet."""
         self.position = 0
         """The node has had everything that it asked for up to this number."""
         self.missing = 0
         """How often something asked for had been forgotten everywhere, for want of room or of a root."""
-        self._floor = 0
-        """Whatever is not above this has been forgotten."""
-        self._kept: OrderedDict[int, Event] = OrderedDict()
+        self._kept = KeptEvents(room, room_bytes)
         self._since: dict[Form, int] = {}
 
     def begin(self, epoch: float, position: int) -> None:
         """Forget everything: a new epoch, or the first."""
         self.epoch = epoch
-        self.position = self._floor = position
-        self._kept.clear()
+        self.position = position
+        self._kept.begin(position)
         self._since.clear()
 
     def fork(self, epoch: float, position: int) -> None:
         """Go on in another epoch, whose log is this one's up to a position; what came after it is dropped."""
         self.epoch, self.position = epoch, position
-        self._floor = min(self._floor, position)
-        while self._kept and next(reversed(self._kept)) > position:
-            self._kept.popitem()
+        self._kept.cut(position)
         self._since = {form: since for form, since in self._since.items() if since <= position}
 
-    def take(self, number: int, event: Event) -> None:
-        """The next event, which is the one of that number."""
-        self.position = number
-        self._kept[number] = event
-        if len(self._kept) > self.room:
-            self._floor, _ = self._kept.popitem(last=False)
+    def take(self, events: Sequence[NumberedEvent]) -> None:
+        """The next events, at least one."""
+        self.position = events[-1][0]
+        self._kept.extend(events)
 
     def skip_to(self, number: int) -> None:
         """There is nothing for this node up to that number."""
@@ -81,33 +157,29 @@ class EventLog:
     def answers(self, interest: Interest, after: int, through: int) -> bool:
         """Whether all that matches, of those numbers, is certainly here."""
         return (
-            after >= self._floor
+            after >= self.floor
             and through <= self.position
             and all(self._has(form, after) for form in interest.forms)
         )
 
     def between(self, interest: Interest, after: int, through: int) -> tuple[NumberedEvent, ...]:
         """The events that match, after one number and up to another, as far as they are here."""
-        found: list[NumberedEvent] = []
-        for number in reversed(self._kept):
-            if number <= after:
-                break
-            if number <= through and interest.matches(self._kept[number]):
-                found.append((number, self._kept[number]))
-        return tuple(reversed(found))
+        return tuple(
+            each for each in self._kept.after(after) if each[0] <= through and interest.matches(each[1])
+        )
 
     @property
     def floor(self) -> int:
         """Whatever is not above this number has been forgotten."""
-        return self._floor
+        return self._kept.floor
 
     def forgotten(self, after: int) -> bool:
         """Whether something above this number may have been forgotten for want of room."""
-        return after < self._floor
+        return after < self.floor
 
     def all_after(self, number: int) -> tuple[NumberedEvent, ...]:
         """Whatever is here above a number."""
-        return tuple((one, event) for one, event in self._kept.items() if one > number)
+        return self._kept.after(number)
 
     def _has(self, form: Form, after: int) -> bool:
         since = self._since.get(form)

@@ -12,20 +12,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.event_log import NumberedEvent
-from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvent, RootTerm
+from distributary.overlay.tree.event_log import MOST_TOGETHER, NumberedEvent
+from distributary.overlay.tree.link import EarlyEvent
+from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvents, RootTerm
 from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import UpstreamInterest
-from distributary.overlay.wire import size_of
-
-MOST_FETCHED = 1 << 20
-"""Bytes of events that one reply to a fetch carries, or a single larger event."""
+from distributary.overlay.wire import event_size
 
 
 class EventReception:
@@ -34,9 +31,9 @@ class EventReception:
     def __init__(self, state: TreeState, upstream: UpstreamInterest, children: Children) -> None:
         self._node, self._root, self._link, self._log = state.node, state.root, state.link, state.log
         self._upstream, self._children = upstream, children
-        self.listeners: list[Callable[[Event], None]] = []
-        """Called with every event, each once and in the order of the root."""
-        self._early: dict[int, ForwardedEvent] = {}
+        self.listeners: list[Callable[[Sequence[NumberedEvent]], None]] = []
+        """Called with all events, each once and in the order of the root, as many as come together."""
+        self._early: dict[int, EarlyEvent] = {}
         self._gap = 0
         """Events up to this number are known to be missing, unless the position is above it."""
         self._unsure = 0
@@ -51,7 +48,7 @@ class EventReception:
 
     # Beginnings.
 
-    def begin_link(self, early: dict[int, ForwardedEvent]) -> None:
+    def begin_link(self, early: dict[int, EarlyEvent]) -> None:
         """Events come from another parent now; these have come already."""
         self._early = early
         self._fetching = None
@@ -78,32 +75,42 @@ class EventReception:
 
     # What comes.
 
-    def take(self, number: int, event: Event) -> None:
-        """Hand the next event to the clients, and to the children who asked for it."""
-        self._log.take(number, event)
+    def take(self, events: Sequence[NumberedEvent]) -> None:
+        """Hand the next events, at least one, to the clients, and to the children who asked for them."""
+        self._log.take(events)
         for listener in self.listeners:
-            listener(event)
-        self._children.forward(number, event)
+            listener(events)
+        self._children.forward(events)
 
-    def receive(self, message: ForwardedEvent) -> bool:
-        """Take an event from the parent, or keep it until its turn; whether it was new."""
-        new = message.epoch == self._log.epoch and message.number > self._log.position
-        if new:
-            self._early[message.number] = message
+    def receive(self, message: ForwardedEvents) -> bool:
+        """Take events from the parent, or keep them until their turn; whether any was new."""
+        position = self._log.position
+        if message.epoch != self._log.epoch or message.numbers[-1] <= position:
+            return False
+        if not self._early and message.after <= position and position >= self._unsure:
+            numbered = zip(message.numbers, message.events, strict=True)
+            self.take([each for each in numbered if each[0] > position])
+        else:
+            self._early.update(early_events(message))
             self.drain()
-        return new
+        return True
 
     def drain(self) -> None:
         """Take those that have come early and whose turn it is now."""
-        log = self._log
-        while self._early and log.position >= self._unsure:
-            number = min(self._early)
-            message = self._early[number]
-            if number > log.position:
-                if message.after > log.position:
+        position = self._log.position
+        if not self._early or position < self._unsure:
+            return
+        next_ones: list[NumberedEvent] = []
+        for number in sorted(self._early):
+            early = self._early[number]
+            if number > position:
+                if early.after > position:
                     break
-                self.take(number, message.event)
+                next_ones.append((number, early.event))
+                position = number
             del self._early[number]
+        if next_ones:
+            self.take(next_ones)
 
     def skip(self, after: int, position: int) -> bool:
         """Move on to a position, if nothing is missing before `after`; otherwise fetch that."""
@@ -168,20 +175,29 @@ class EventReception:
         self._fetching = None
         if message.version == self._upstream.version and message.after <= log.position < message.through:
             self._log.missing += message.missing
-            for number, event in message.events:
-                if number > log.position:
-                    self.take(number, event)
+            missed = [each for each in message.events if each[0] > log.position]
+            if missed:
+                self.take(missed)
             log.skip_to(message.through)
         self.drain()
         return True
+
+
+def early_events(message: ForwardedEvents) -> dict[int, EarlyEvent]:
+    """The events of a message by their numbers, each with the one before it."""
+    befores = (message.after, *message.numbers)
+    return {
+        number: EarlyEvent(message.epoch, after, event)
+        for number, after, event in zip(message.numbers, befores, message.events, strict=False)
+    }
 
 
 def first_part(events: tuple[NumberedEvent, ...]) -> tuple[NumberedEvent, ...]:
     """As many of the first events as a reply may carry, and one at least."""
     size = 0
     for place, (_, event) in enumerate(events):
-        size += size_of(event)
-        if size > MOST_FETCHED and place:
+        size += event_size(event)
+        if size > MOST_TOGETHER and place:
             return events[:place]
     return events
 

@@ -10,12 +10,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from distributary.model import Event, EventKey
 from distributary.overlay.node import Address
+from distributary.overlay.recent import RecentKeys
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.messages import Publication, PublicationReceipt, PublishRequest
@@ -30,7 +31,9 @@ class _Entry:
     expected: int
     """The entry's number that is taken next."""
     uncommitted: deque[tuple[int, int]] = field(default_factory=deque)
-    """Numbers of the log with those of the entry, in the entry's order, that it has no receipt for."""
+    """Numbers of the log with those of the entry, in the entry's order, that it has no receipt for.
+
+    Of events that were numbered together only the last."""
     safe: int = 0
     """Everything up to this number of the entry's is committed."""
 
@@ -43,20 +46,22 @@ class Intake:
         self._node, self._root, self._remembered = state.node, state.root, state.settings.remembered
         self._position = state.log
         self._log = log
-        self._numbers: OrderedDict[EventKey, int] = OrderedDict()
+        self._numbers: RecentKeys[EventKey, int] = RecentKeys(self._remembered)
         self._entries: dict[Address, _Entry] = {}
         log.committed_listeners.append(self._send_receipts)
 
     @property
     def published(self) -> tuple[EventKey, ...]:
         """The events that are remembered, the latest last."""
-        return tuple(self._numbers)
+        return tuple(self._numbers)[-self._remembered :]
 
     def begin_term(self, published: Iterable[EventKey], events: Iterable[NumberedEvent]) -> None:
         """Begin a term as the root with what is known to have been published; every entry is new."""
-        self._numbers = OrderedDict.fromkeys(published, 0)
+        self._numbers = RecentKeys(self._remembered)
+        for key in published:
+            self._numbers.put(key, 0)
         for number, event in events:
-            self._numbers[event.key] = number
+            self._numbers.put(event.key, number)
         self._entries.clear()
 
     def publish(self, message: PublishRequest, sender: Address) -> None:
@@ -65,8 +70,8 @@ class Intake:
             self._root.forward(message)
         elif message.event.key not in self._numbers:
             number = self._position.position + 1
-            self._remember(message.event, number)
-            self._events.take(number, message.event)
+            self._numbers.put(message.event.key, number)
+            self._events.take([(number, message.event)])
 
     def take(self, message: Publication, sender: Address) -> None:
         """Number the events of an entry that are next."""
@@ -79,24 +84,33 @@ class Intake:
         if message.incarnation < entry.incarnation or self._log.full:
             return
         entry.expected = max(entry.expected, message.lowest)
-        new: list[Event] = []
-        if message.first <= entry.expected:
-            for event in message.events[entry.expected - message.first :]:
-                number = self._numbers.get(event.key)
-                if number is None:
-                    new.append(event)
-                    number = self._remember(event, self._log.last + len(new))
-                entry.uncommitted.append((number, entry.expected))
-                entry.expected += 1
+        known = entry.expected - message.first
+        new = self._number(entry, message.events[known:] if known else message.events) if known >= 0 else ()
         self._log.append(new)
         if not self._settle(message.entry, entry) and not new:
             self._send_receipt(message.entry, entry)
 
-    def _remember(self, event: Event, number: int) -> int:
-        self._numbers[event.key] = number
-        if len(self._numbers) > self._remembered:
-            self._numbers.popitem(last=False)
-        return number
+    def _number(self, entry: _Entry, events: Sequence[Event]) -> Sequence[Event]:
+        """Number what has no number yet; returns that."""
+        keys = [event.key for event in events]
+        last = self._log.last
+        if not events:
+            return ()
+        if self._numbers.has_none_of(keys) and (len(keys) == 1 or len(set(keys)) == len(keys)):
+            self._numbers.put_all(keys, range(last + 1, last + 1 + len(keys)))
+            entry.expected += len(keys)
+            entry.uncommitted.append((last + len(keys), entry.expected - 1))
+            return events
+        new: list[Event] = []
+        for key, event in zip(keys, events, strict=True):
+            number = self._numbers.get(key)
+            if number is None:
+                new.append(event)
+                number = last + len(new)
+                self._numbers.put(key, number)
+            entry.uncommitted.append((number, entry.expected))
+            entry.expected += 1
+        return new
 
     def _send_receipts(self) -> None:
         for address, entry in self._entries.items():

@@ -22,9 +22,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
+from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
+
+
+class EarlyEvent(NamedTuple):
+    """An event that came before its turn."""
+
+    epoch: float
+    after: int
+    """The number of the one before it on this link."""
+    event: Event
 
 
 class ChangeState(Enum):
@@ -80,7 +91,7 @@ class ParentTransition:
     """Whether the node chose the parent requested among those offered."""
     grant: messages.InterestGrant | None = None
     """The new parent's grant of the present interest, in state READY."""
-    early: dict[int, messages.ForwardedEvent] = field(default_factory=dict)
+    early: dict[int, EarlyEvent] = field(default_factory=dict)
     """Events that the new parent has sent already."""
     state: ChangeState = ChangeState.REQUESTED
 

@@ -163,11 +163,11 @@ class LogReply(NamedTuple):
 
 
 class LogCopies(NamedTuple):
-    """Keep these events of the log, in order, after the number that you have come to."""
+    """Keep these events of the log: the one after this number, and those that follow it."""
 
     term: RootTerm
     after: int
-    events: tuple[NumberedEvent, ...]
+    events: tuple[Event, ...]
     begin: bool = False
     """Whether to forget what you kept before: the log begins after `after`."""
 
@@ -244,11 +244,11 @@ class RoleRecord(NamedTuple):
     """The log begins after this number."""
 
 
-class EventRecord(NamedTuple):
-    """One event of the log."""
+class LogRecord(NamedTuple):
+    """A part of the log: the event after this number, and those that follow it."""
 
-    number: int
-    event: Event
+    after: int
+    events: tuple[Event, ...]
 
 
 # About the root.
@@ -329,14 +329,14 @@ class InterestGrant(NamedTuple):
     grandparent: Address | None
 
 
-class ForwardedEvent(NamedTuple):
-    """An event; between the number `after` and its own there is none for you."""
+class ForwardedEvents(NamedTuple):
+    """Events, in order; after the number `after`, and between these numbers, there is none for you."""
 
     link: int
     epoch: float
     after: int
-    number: int
-    event: Event
+    numbers: tuple[int, ...]
+    events: tuple[Event, ...]
 
 
 class Heartbeat(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -12,7 +12,7 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.event_log import EventLog
+from distributary.overlay.tree.event_log import EventLog, NumberedEvent
 from distributary.overlay.tree.events import EventReception, LowerParts
 from distributary.overlay.tree.interest import Form, Interest
 from distributary.overlay.tree.link import ParentLink
@@ -23,7 +23,7 @@ from distributary.overlay.tree.replay import LogReader
 from distributary.overlay.tree.root import RootRole
 from distributary.overlay.tree.root_contact import RootContact
 from distributary.overlay.tree.routes import Routes, ScannedRoutes
-from distributary.overlay.tree.standby import stored_log
+from distributary.overlay.tree.standby import ROLE
 from distributary.overlay.tree.state import TreeSettings, TreeState
 from distributary.overlay.tree.succession import EVERYTHING, RootSuccession
 from distributary.overlay.tree.upstream import UpstreamInterest
@@ -35,7 +35,7 @@ class TreeNode:
     """A node of a tree.
 
     tree = TreeNode(node, TreeSettings(heartbeat=1.0), contacts=[3], courier=Courier(node))  # joins by itself
-    tree.on_event(home.offer)
+    tree.on_events(home.offer_all)
     tree.want(form_of(Profile.of(subscription)))
     tree.publish(event)
     tree.change_parent(12)
@@ -60,7 +60,7 @@ class TreeNode:
         self.post = node.send if courier is None else courier.send
         """Sends what must not get lost."""
         self.link = ParentLink()
-        self.log = EventLog(self.settings.room)
+        self.log = EventLog(self.settings.room, self.settings.room_bytes)
         self.root = RootContact(node, self.post)
         self.prober = TreeProber(node)
         state = TreeState(node, self.post, self.settings, self.random, self.root, self.link, self.log)
@@ -115,7 +115,7 @@ class TreeNode:
             messages.DetachNotice: self._child_detached,
             # From a parent.
             messages.InterestGrant: self._after(succession.learn, parent.interest_granted),
-            messages.ForwardedEvent: parent.forwarded,
+            messages.ForwardedEvents: parent.forwarded,
             messages.Heartbeat: self._after(compare, self._parent_heartbeat),
             messages.AttachDenial: parent.attach_denied,
             messages.UnknownChild: parent.unknown,
@@ -141,8 +141,11 @@ class TreeNode:
 
     # What its clients call.
 
-    def on_event(self, listener: Callable[[Event], None]) -> None:
-        """Have this called with every event that comes here, each once and in the order of the root."""
+    def on_events(self, listener: Callable[[Sequence[NumberedEvent]], None]) -> None:
+        """Have this called with all events that come here, each once and in the order of the root.
+
+        Events that come together are given together, with their numbers.
+        """
         self._events.listeners.append(listener)
 
     def on_move(self, listener: Callable[[Address], None]) -> None:
@@ -172,16 +175,17 @@ class TreeNode:
         self.upstream.count((), (form,))
         self.upstream.update()
 
-    def publish(self, *events: Event) -> None:
+    def publish(self, *events: Event) -> int | None:
         """Have events go to all who asked for them, in this order.
 
-        Where nodes may fail, each is acknowledged when it is on the disks of two nodes, or of the only one.
+        Where nodes may fail, they are acknowledged when they are on the disks of two nodes, or of the only
+        one: the number that is returned says up to where.
         """
         if self.settings.heartbeat is not None:
-            self.outbox.publish(events)
-        else:
-            for event in events:
-                self.root.send(messages.PublishRequest(event))
+            return self.outbox.publish(events)
+        for event in events:
+            self.root.send(messages.PublishRequest(event))
+        return None
 
     def read_log(self, interest: Interest, place: Offset, take: Callable[[messages.LogReply], None]) -> None:
         """Have `take` called with the parts of the root's log after a place that match an interest."""
@@ -275,11 +279,11 @@ class TreeNode:
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Before the start: take up the log of a root or of a standby that was on this node's disk."""
-        role, events = stored_log(stored)
-        if role is not None:
+        role = stored.get(ROLE)
+        kept: set[str] = set()
+        if isinstance(role, messages.RoleRecord):
             self.root.registry = None
-            self._succession.restore(role, events)
-        kept = {"role", *(f"event {number}" for number, _ in events)}
+            kept = {ROLE, *self._succession.restore(role, stored)}
         self._leftovers = tuple(name for name in stored if name not in kept)
 
     def _begin(self) -> None:

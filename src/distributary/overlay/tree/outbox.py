@@ -6,26 +6,23 @@ Rules:
   the events of a publisher stay in order whatever gets lost on the way.
 - What has no receipt is sent again: when none has come for a while, and at once when there is another root,
   which may not have what its predecessor had. The root knows an event by its key, so none counts twice.
-- The client is told (`Acknowledge`) when the receipt comes. Who starts again without its memory has forgotten
-  what was published here; its clients, who were not told, publish again.
+- The clients are told (`Acknowledge`) up to which number all is safe when the receipt comes. Who starts again
+  without its memory has forgotten what was published here; its clients, who were not told, publish again.
 - At most `MOST_WAITING` events wait: `full` says that clients should publish no more for now.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from distributary.model import Event
-from distributary.overlay.node import Address
+from distributary.overlay.node import Address, SafeEvents
+from distributary.overlay.tree.event_log import in_parts
 from distributary.overlay.tree.messages import Publication, PublicationReceipt
 from distributary.overlay.tree.state import TreeState
-from distributary.overlay.wire import size_of
 
 MOST_WAITING = 20_000
 """Events without a receipt at one node, beyond which its clients should wait."""
-MOST_RESENT = 1 << 20
-"""Bytes of events in one message that repeats them, or a single larger event."""
 
 
 class EntryOutbox:
@@ -35,7 +32,7 @@ class EntryOutbox:
         self._node, self._root = state.node, state.root
         self._incarnation = 0.0
         self._numbered = 0
-        self._waiting: deque[Event] = deque()
+        self._waiting: list[Event] = []
         self._progress = 0.0
         """When a receipt came last, or something was sent while nothing waited."""
 
@@ -54,38 +51,36 @@ class EntryOutbox:
         if not self._incarnation:
             self._incarnation = self._node.now
 
-    def publish(self, events: Sequence[Event]) -> None:
-        """Send events to the root, after those before."""
+    def publish(self, events: Sequence[Event]) -> int:
+        """Send events to the root, after those before; returns the number of the last."""
         if not self._waiting:
             self._progress = self._node.now
         first = self._numbered + 1
-        self._numbered += len(events)
+        self._numbered = last = self._numbered + len(events)
         self._waiting.extend(events)
-        self._send(first, tuple(events))
+        self._send(first, events)
+        return last
 
     def send_again(self, after: float = 0.0) -> None:
         """Send all that waits, unless a receipt came in the last `after` seconds."""
         if not self._waiting or self._node.now - self._progress < after:
             return
         self._progress = self._node.now
-        first, size = self.lowest, 0
-        part: list[Event] = []
-        for event in tuple(self._waiting):
-            size += size_of(event)
-            if part and size > MOST_RESENT:
-                self._send(first, tuple(part))
-                first, size, part = first + len(part), size_of(event), []
-            part.append(event)
-        self._send(first, tuple(part))
+        self._send(self.lowest, tuple(self._waiting))
 
     def received(self, message: PublicationReceipt, sender: Address) -> None:
         """The root has made these events safe: tell the clients."""
         if message.incarnation != self._incarnation:
             return
-        while self._waiting and self.lowest <= message.through:
-            self._node.acknowledge(self._waiting.popleft().key)
+        count = min(message.through - self.lowest + 1, len(self._waiting))
+        if count > 0:
+            safe = SafeEvents(self.lowest + count - 1, tuple(self._waiting[:count]))
+            del self._waiting[:count]
             self._progress = self._node.now
+            self._node.acknowledge(safe)
 
-    def _send(self, first: int, events: tuple[Event, ...]) -> None:
-        lowest = min(self.lowest, first)
-        self._root.send(Publication(self._node.address, self._incarnation, lowest, first, events))
+    def _send(self, first: int, events: Sequence[Event]) -> None:
+        stamps = (self._node.address, self._incarnation)
+        for part in in_parts(events):
+            begun = first + part.start
+            self._root.send(Publication(*stamps, min(self.lowest, begun), begun, tuple(events[part])))

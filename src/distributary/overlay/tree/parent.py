@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.events import LowerParts
+from distributary.overlay.tree.events import LowerParts, early_events
 from distributary.overlay.tree.link import ChangeState, ParentTransition
 from distributary.overlay.tree.probing import ProbeResults, TreeProber
 from distributary.overlay.tree.upstream import NOT_GRANTED
@@ -259,8 +259,8 @@ class ParentProtocol:
         if message.epoch == self._log.epoch and self._events.skip(message.after, message.position):
             self._switch_when_reached()
 
-    def forwarded(self, message: messages.ForwardedEvent, sender: Address) -> None:
-        """Take an event from the parent; keep one from the parent to come."""
+    def forwarded(self, message: messages.ForwardedEvents, sender: Address) -> None:
+        """Take events from the parent; keep those from the parent to come."""
         link = self._link
         if link.hears(sender, message.link):
             link.heard = self._node.now
@@ -268,7 +268,7 @@ class ParentProtocol:
                 self._switch_when_reached()
                 self._events.need(message.after)
         elif (change := link.awaited(sender, message.link)) is not None:
-            change.early[message.number] = message
+            change.early.update(early_events(message))
         else:
             self._disown(sender, message.link)
 

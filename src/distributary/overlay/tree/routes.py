@@ -13,6 +13,9 @@ from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.tree.interest import Interest
 
+MOST_TOPICS = 10_000
+"""Topics of which it is remembered who wants them; then the memory starts anew."""
+
 
 class Routes(Protocol):
     """Which children an event is forwarded to."""
@@ -38,15 +41,31 @@ class ScannedRoutes:
 
     def __init__(self) -> None:
         self._interests: dict[Address, Interest] = {}
+        self._by_topic: dict[str | None, list[Address]] | None = {}
+        """Who asked for a topic, as far as was asked; None where something else counts too."""
 
     def put(self, child: Address, interest: Interest) -> None:
         """Note what a child asks for."""
         self._interests[child] = interest
+        self._begin()
 
     def drop(self, child: Address) -> None:
         """Forget a child."""
         self._interests.pop(child, None)
+        self._begin()
+
+    def _begin(self) -> None:
+        forms = [form for interest in self._interests.values() for form in interest.forms]
+        self._by_topic = {} if all(kind == "topic" for form in forms for kind, _ in form) else None
 
     def wanted(self, event: Event) -> list[Address]:
         """The children who asked for the event, in the order in which they came."""
-        return [child for child, interest in self._interests.items() if interest.matches(event)]
+        known = self._by_topic
+        found = None if known is None else known.get(event.topic)
+        if found is None:
+            found = [child for child, interest in self._interests.items() if interest.matches(event)]
+            if known is not None:
+                if len(known) >= MOST_TOPICS:
+                    known.clear()
+                known[event.topic] = found
+        return found

@@ -15,20 +15,21 @@ Rules:
 - A root that has never had a standby is alone in its network, and commits by itself.
 - Both keep the latest `room` events.
 
-On disk: a `RoleRecord` under `role`, and an `EventRecord` for each event.
+On disk: a `RoleRecord` under `role`, and the log (`log_records`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from distributary.model import Event
-from distributary.overlay.node import Address, Message
-from distributary.overlay.tree.event_log import NumberedEvent
-from distributary.overlay.tree.events import LowerParts, first_part
-from distributary.overlay.tree.messages import CopyReceipt, EventRecord, LogCopies, RoleRecord, RootTerm
+from distributary.overlay.node import Address
+from distributary.overlay.tree.event_log import KeptEvents, NumberedEvent, in_parts
+from distributary.overlay.tree.events import LowerParts
+from distributary.overlay.tree.log_records import LogRecords
+from distributary.overlay.tree.messages import CopyReceipt, LogCopies, RoleRecord, RootTerm
 from distributary.overlay.tree.state import TreeState
 
 MOST_UNCOMMITTED = 20_000
@@ -39,27 +40,30 @@ ROLE = "role"
 """The name of the role on disk."""
 
 
-def record_name(number: int) -> str:
-    """The name of an event on disk."""
-    return f"event {number}"
-
-
 class StandbyLog:
     """The copy of the root's log that a standby keeps."""
 
-    def __init__(self, state: TreeState) -> None:
-        self._node, self._root, self._room = state.node, state.root, state.settings.room
+    def __init__(self, state: TreeState, records: LogRecords) -> None:
+        self._node, self._root, self._records = state.node, state.root, records
         self.term: RootTerm | None = None
         """The term that the copy belongs to; None if there is none."""
-        self.floor = self.position = 0
-        self._kept: OrderedDict[int, Event] = OrderedDict()
+        self._kept = KeptEvents(state.settings.room, state.settings.room_bytes)
+
+    @property
+    def floor(self) -> int:
+        """The copy begins after this number."""
+        return self._kept.floor
+
+    @property
+    def position(self) -> int:
+        """The copy has everything up to this number."""
+        return self._kept.last
 
     def restore(self, role: RoleRecord, events: Sequence[NumberedEvent]) -> None:
         """Take up a copy that was on disk."""
         self.term = role.term
-        self.floor = events[0][0] - 1 if events else role.floor
-        self._kept = OrderedDict(events)
-        self.position = next(reversed(self._kept), self.floor)
+        self._kept.begin(events[0][0] - 1 if events else role.floor)
+        self._kept.extend(events)
 
     def receive(self, message: LogCopies, sender: Address) -> None:
         """Keep what the root of the latest term sends, and say how far it goes; ignore any other root."""
@@ -68,15 +72,15 @@ class StandbyLog:
             return
         if message.begin:
             self.drop()
-            self.floor = self.position = message.after
+            self._kept.begin(message.after)
             self._node.store(ROLE, RoleRecord(term, False, self._node.address, message.after))
         elif self.term is None or self.term.epoch != term.epoch:
             self._node.send(sender, CopyReceipt(term, NOTHING))
             return
         self.term = term
-        for number, event in message.events:
-            if number == self.position + 1:
-                self._keep(number, event)
+        known = self.position - message.after
+        if 0 <= known < len(message.events):
+            self._keep(message.events[known:])
         self._node.send(sender, CopyReceipt(term, self.position))
 
     def drop(self) -> None:
@@ -84,30 +88,29 @@ class StandbyLog:
         if self.term is not None:
             self.term = None
             self._node.store(ROLE, None)
-            for number in self._kept:
-                self._node.store(record_name(number), None)
-            self._kept.clear()
+            self._records.drop()
+            self._kept.begin(self._kept.floor)
 
     def hand_over(self) -> tuple[NumberedEvent, ...]:
         """Have no copy any more, as this node becomes the root: what is on disk is the root's log now."""
         self.term = None
-        events, self._kept = tuple(self._kept.items()), OrderedDict()
+        events = self._kept.after(self._kept.floor)
+        self._kept.begin(self._kept.floor)
         return events
 
-    def _keep(self, number: int, event: Event) -> None:
-        self._node.store(record_name(number), EventRecord(number, event))
-        self._kept[number] = event
-        self.position = number
-        if len(self._kept) > self._room:
-            self.floor, _ = self._kept.popitem(last=False)
-            self._node.store(record_name(self.floor), None)
+    def _keep(self, events: Sequence[Event]) -> None:
+        after = self.position
+        self._records.keep(after, events)
+        self._kept.extend(tuple(enumerate(events, after + 1)))
+        self._records.forget(self._kept.floor)
 
 
 class ReplicatedLog:
     """The root's side: what is not committed yet, and who is the standby."""
 
-    def __init__(self, parts: LowerParts) -> None:
+    def __init__(self, parts: LowerParts, records: LogRecords) -> None:
         state, _, self._children, self._events = parts
+        self._records = records
         self._node, self._settings = state.node, state.settings
         self._root, self._log = state.root, state.log
         self.standby: Address | None = None
@@ -127,7 +130,6 @@ class ReplicatedLog:
         """The standby before, which may have taken over."""
         self._company = -math.inf
         """When there was last another node in the tree beside the standby."""
-        self._stored_floor = 0
 
     @property
     def named(self) -> Address | None:
@@ -152,7 +154,7 @@ class ReplicatedLog:
         self._uncommitted.clear()
         self.standby, self._before, self.proposed = None, before, None
         self._alone_since = self._node.now if after_another else None
-        self._stored_floor = self._log.floor
+        self._records.cut(self._log.position, self._log.all_after(self._log.floor))
         self._store_role()
 
     def end_term(self) -> None:
@@ -160,17 +162,15 @@ class ReplicatedLog:
         self._uncommitted.clear()
         self.standby = self._alone_since = self.proposed = None
         self._node.store(ROLE, None)
-        for number, _ in self._log.all_after(self._log.floor):
-            self._node.store(record_name(number), None)
+        self._records.drop()
 
     def append(self, events: Sequence[Event]) -> None:
         """Number events, and commit them as soon as the standby has them."""
-        numbered = tuple(enumerate(events, self.last + 1))
-        self._uncommitted.extend(numbered)
-        if self.standby is not None and numbered and self._sent == numbered[0][0] - 1:
-            self._send(self._sent, numbered)
-        for number, event in numbered:
-            self._node.store(record_name(number), EventRecord(number, event))
+        after = self.last
+        self._uncommitted.extend(enumerate(events, after + 1))
+        if self.standby is not None and self._sent == after:
+            self._send_parts(after, events)
+        self._records.keep(after, events)
         self._commit()
 
     def received(self, message: CopyReceipt, sender: Address) -> None:
@@ -226,18 +226,15 @@ class ReplicatedLog:
         """Send the standby of before the log that was on disk, to learn whether it is still one."""
         if role.standby is None:
             return
-        after, begin = floor, True
-        while events or begin:
-            part = first_part(events)
-            self._node.send(role.standby, LogCopies(role.term, after, part, begin))
-            after, begin = part[-1][0] if part else after, False
-            events = events[len(part) :]
+        recovered = tuple(event for _, event in events)
+        for part in in_parts(recovered):
+            copies = LogCopies(role.term, floor + part.start, recovered[part], not part.start)
+            self._node.send(role.standby, copies)
 
-    def forget_recovered(self, events: Iterable[NumberedEvent]) -> None:
+    def forget_recovered(self) -> None:
         """Remove from the disk the log of a root that is one no more."""
         self._node.store(ROLE, None)
-        for number, _ in events:
-            self._node.store(record_name(number), None)
+        self._records.drop()
 
     def go_alone(self) -> None:
         """Commit without a standby, as the first term of an epoch begins."""
@@ -263,19 +260,24 @@ class ReplicatedLog:
 
     def _send_from(self, after: int, *, begin: bool = False) -> None:
         """Send the log after a number, in parts that are no longer than nodes take."""
-        self._sent = after
         self._progress = self._node.now
-        left: tuple[NumberedEvent, ...] = (*self._log.all_after(after), *self._uncommitted)
-        while left or begin:
-            part = first_part(left)
-            self._send(self._sent, part, begin=begin)
-            left, begin = left[len(part) :], False
+        run: list[Event] = []
+        for number, event in (*self._log.all_after(after), *self._uncommitted):
+            if number != after + len(run) + 1:  # the log of a root may have a gap where epochs met
+                self._send_parts(after, run, begin=begin)
+                after, run, begin = number - 1, [], False
+            run.append(event)
+        self._send_parts(after, run, begin=begin)
 
-    def _send(self, after: int, events: tuple[NumberedEvent, ...], *, begin: bool = False) -> None:
+    def _send_parts(self, after: int, events: Sequence[Event], *, begin: bool = False) -> None:
         term = self.proposed or self._root.term
-        if self.standby is not None and term is not None:
-            self._node.send(self.standby, LogCopies(term, after, events, begin))
-            self._sent = events[-1][0] if events else after
+        if self.standby is None or term is None or not (events or begin):
+            return
+        for part in in_parts(events):
+            first = begin and not part.start
+            copies = LogCopies(term, after + part.start, tuple(events[part]), first)
+            self._node.send(self.standby, copies)
+        self._sent = after + len(events)
 
     def _commit(self) -> None:
         through = self._log.position
@@ -285,26 +287,8 @@ class ReplicatedLog:
             through = self.last
         if not self._uncommitted or self._uncommitted[0][0] > through:
             return
-        while self._uncommitted and self._uncommitted[0][0] <= through:
-            self._events.take(*self._uncommitted.popleft())
-        for number in range(self._stored_floor + 1, self._log.floor + 1):
-            self._node.store(record_name(number), None)
-        self._stored_floor = self._log.floor
+        count = min(len(self._uncommitted), through - self._uncommitted[0][0] + 1)
+        self._events.take([self._uncommitted.popleft() for _ in range(count)])
+        self._records.forget(self._log.floor)
         for listener in self.committed_listeners:
             listener()
-
-
-def stored_log(stored: Mapping[str, Message]) -> tuple[RoleRecord | None, tuple[NumberedEvent, ...]]:
-    """The role and the events that are on a disk.
-
-    What a crash has torn is left out: events after one that is missing.
-    """
-    role = stored.get(ROLE)
-    if not isinstance(role, RoleRecord):
-        return None, ()
-    records: Iterable[EventRecord] = (each for each in stored.values() if isinstance(each, EventRecord))
-    events: list[NumberedEvent] = []
-    for number, event in sorted(records, key=lambda record: record.number):
-        if number > role.floor and (not events or number == events[-1][0] + 1):
-            events.append((number, event))
-    return role, tuple(events)

@@ -22,6 +22,8 @@ class TreeSettings:
     """The most profiles in an interest; above that, profiles are merged."""
     room: int = 10_000
     """How many events a node keeps, to send them again."""
+    room_bytes: int = 64 << 20
+    """How many bytes of events it keeps at most, but one event at least."""
     remembered: int = 100_000
     """How many event ids the root remembers, to number no event twice."""
     heartbeat: float | None = None

@@ -19,14 +19,15 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from distributary.overlay.node import Address
+from distributary.overlay.node import Address, Message
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.intake import Intake
 from distributary.overlay.tree.interest import Interest
+from distributary.overlay.tree.log_records import LogRecords
 from distributary.overlay.tree.outbox import EntryOutbox
 from distributary.overlay.tree.parent import ParentProtocol
 from distributary.overlay.tree.registry import ParentRegistry
@@ -51,8 +52,9 @@ class RootSuccession:
         self._settings, self._random = state.settings, state.random
         self._root, self._link, self._log = state.root, state.link, state.log
         self._parent, self._outbox, self._on_elected = parent, outbox, on_elected
-        self.standby_log = StandbyLog(state)
-        self.replicated = ReplicatedLog(parts)
+        self._records = LogRecords(state.node)
+        self.standby_log = StandbyLog(state, self._records)
+        self.replicated = ReplicatedLog(parts, self._records)
         self.intake = Intake(parts, self.replicated)
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
@@ -147,8 +149,11 @@ class RootSuccession:
         self._events.forget_gap()
         log.begin(term.epoch, state.floor)
         log.ask(EVERYTHING, state.floor)
-        for number, event in state.events:
-            (log.take if number <= position else self._events.take)(number, event)
+        known = [each for each in state.events if each[0] <= position]
+        if known:
+            log.take(known)
+        if len(known) < len(state.events):
+            self._events.take(state.events[len(known) :])
         log.skip_to(max(state.position, position))
         self.intake.begin_term(state.published, state.events)
         self._act_as_root(state.known)
@@ -286,13 +291,18 @@ class RootSuccession:
 
     # Coming back.
 
-    def restore(self, role: messages.RoleRecord, events: tuple[NumberedEvent, ...]) -> None:
-        """Take up what was on disk: be the standby again, or find out whether this node is still the root."""
+    def restore(self, role: messages.RoleRecord, stored: Mapping[str, Message]) -> set[str]:
+        """Take up what was on disk: be the standby again, or find out whether this node is still the root.
+
+        Returns the names of what was taken up.
+        """
+        events = self._records.restore(stored, role.floor)
         self._root.term = role.term
         if role.is_root:
             self._role, self._recovered = role, events
         else:
             self.standby_log.restore(role, events)
+        return self._records.names
 
     def start_recovery(self) -> None:
         """As the node starts: ask the standby; a root that had none is the root again."""
@@ -341,8 +351,8 @@ class RootSuccession:
         log = self._log
         log.begin(term.epoch, floor)
         log.ask(EVERYTHING, floor)
-        for number, event in events:
-            log.take(number, event)
+        if events:
+            log.take(events)
         log.skip_to(position)
         self.intake.begin_term((), events)
         self._act_as_root((), alone=alone, standby=role.standby)
@@ -356,7 +366,7 @@ class RootSuccession:
             last = events[-1][0] if events else role.floor
             place = term.place_of(role.term.epoch, last)
             again = tuple(each for each in events if each[0] > place)
-        self.replicated.forget_recovered(events)
+        self.replicated.forget_recovered()
         if self._link.parent is None:
             self._parent.seek(None)
         return again

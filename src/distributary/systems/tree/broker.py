@@ -17,6 +17,7 @@ from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
+from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, profile_of
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
@@ -52,7 +53,7 @@ class TreeBroker:
         self.home = Home(tree.node)
         self._forms: dict[SubscriptionKey, Form] = {}
         self._resuming = ResumingClients(tree, self.home, self._want)
-        tree.on_event(self._offer)
+        tree.on_events(self._offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
             clients = LocalClients(self.wants, self.home.__len__)
@@ -96,8 +97,14 @@ class TreeBroker:
 
     def publish(self, event: Event) -> None:
         """Have the event go to all who asked for it."""
-        require_readable(event)
-        self.tree.publish(event)
+        self.publish_all((event,))
+
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        """Have events go to all who asked for them; see `Broker`."""
+        for event in events:
+            if event.document is not None:
+                require_readable(event)
+        return self.tree.publish(*events)
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Take up the log of a root or a standby; clients present their subscriptions again."""
@@ -112,11 +119,15 @@ class TreeBroker:
             if before is not None:
                 self.tree.unwant(before)
 
-    def _offer(self, event: Event) -> None:
-        """An event has come: those who have caught up to it are given it like the others."""
-        log = self.tree.log
-        self._resuming.reach(log.position)
-        self.home.offer(event, Offset(log.epoch, log.position))
+    def _offer(self, events: Sequence[NumberedEvent]) -> None:
+        """Events have come: those who have caught up to one are given it like the others."""
+        epoch = self.tree.log.epoch
+        if not self._resuming:
+            self.home.offer_all(events, epoch)
+            return
+        for each in events:
+            self._resuming.reach(each[0])
+            self.home.offer_all([each], epoch)
 
     def wants(self, event: Event) -> bool:
         """Whether a client here asked for the event."""

@@ -59,6 +59,10 @@ class ResumingClients:
         self._registered: dict[SubscriptionKey, object] = {}
         """What tells a registration from others of the same key, before and after it."""
 
+    def __len__(self) -> int:
+        """How many clients have not caught up."""
+        return len(self._returning)
+
     def resume(self, session: SessionState) -> None:
         """Register the subscriptions of a client and catch up; FilterError when one cannot be parsed."""
         residents = [Resident(each, _remembered(session, each.id)) for each in session.subscriptions]

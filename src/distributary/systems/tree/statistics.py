@@ -16,11 +16,12 @@ Cost: two messages a node and period, of constant size for sums and extremes (Ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
+from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult
 from distributary.plan.goal.expression import Place, fold
@@ -84,9 +85,13 @@ class BrokerStatistics:
         )
         """Whether nodes tell each other in every period, and not only what has changed."""
         if model.needs_streams:
-            tree.on_event(lambda event: self._rates.note(event, tree.node.now))
+            tree.on_events(self._note_streams)
         tree.node.handle(SubtreeReport, self._subtree_reported)
         tree.node.handle(messages.PathReport, self._path_reported)
+
+    def _note_streams(self, events: Sequence[NumberedEvent]) -> None:
+        for _, event in events:
+            self._rates.note(event, self.tree.node.now)
 
     def forget(self) -> None:
         """Measure anew what was measured before."""

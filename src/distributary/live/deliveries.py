@@ -1,0 +1,60 @@
+"""Deliveries in frames: what many clients are given alike is written once.
+
+A batch of deliveries is a `ClientDeliveries`, whose last field has what differs by client, the names of its
+subscriptions. All before it is the same bytes for all who are given the same events. A batch of more bytes
+than a message should have is as many messages.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec.msgpack import Encoder
+
+from distributary.live.client_messages import ClientDeliveries
+from distributary.live.codec import encode
+from distributary.live.frames import HEADER
+from distributary.model import DeliveryBatch, Event
+from distributary.overlay.tree.event_log import in_parts
+
+_encoder = Encoder()
+
+
+class _SharedPart(NamedTuple):
+    """A part of a batch: which of its events, and the bytes of all fields but the last."""
+
+    part: slice
+    written: bytes
+
+
+class DeliveryFrames:
+    """Writes batches of deliveries.
+
+    >>> from distributary.live.codec import decode
+    >>> batch = DeliveryBatch("ann", 2.0, (7, 8), (Event("e1"), Event("e2")), (("s1",),))
+    >>> decode(b"".join(DeliveryFrames().pieces(batch))[HEADER:]).names
+    (('s1',),)
+    """
+
+    def __init__(self) -> None:
+        self._events: tuple[Event, ...] = ()
+        self._shared: list[_SharedPart] = []
+
+    def pieces(self, batch: DeliveryBatch) -> list[bytes]:
+        """The frames of a batch, in pieces to be sent one after the other."""
+        if batch.events is not self._events:
+            self._events, self._shared = batch.events, _shared_parts(batch)
+        pieces: list[bytes] = []
+        for part, written in self._shared:
+            names = batch.names if len(batch.names) == 1 else batch.names[part]
+            last = _encoder.encode(names)
+            pieces += ((len(written) + len(last)).to_bytes(HEADER, "big"), written, last)
+        return pieces
+
+
+def _shared_parts(batch: DeliveryBatch) -> list[_SharedPart]:
+    parts = []
+    for part in in_parts(batch.events):
+        whole = encode(ClientDeliveries(batch.epoch, batch.numbers[part], batch.events[part], ()))
+        parts.append(_SharedPart(part, whole[:-1]))  # without the last field, an array of none
+    return parts
