@@ -136,7 +136,7 @@ def the_same_epoch_with_another_standby(patch: pytest.MonkeyPatch) -> None:
 def nothing_is_published_again(patch: pytest.MonkeyPatch) -> None:
     """A root that comes back from its disk has forgotten its log."""
     restored = RootSuccession.restore
-    patch.setattr(RootSuccession, "restore", lambda self, role, events: restored(self, role, ()))
+    patch.setattr(RootSuccession, "restore", lambda self, role, stored: restored(self, role, {}))
 
 
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], PromiseTrial] = {
