@@ -19,9 +19,10 @@ demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every 
 test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
 	$(BIN)/pytest -q -n 3 --dist loadgroup
 
-chaos: $(VENV)/dev jdk  ## kill pipelines, break networks by the thousand: all heals (SEED=n, PART=tests/sim, FULL=1)
+chaos: $(VENV)/dev jdk  ## kill pipelines, break networks by the thousand: all heals (SEED=7 TIMES=4 PART=tests/sim)
 	@$(if $(PART),true,rm -f build/chaos.json)
-	@export DISTRIBUTARY_SEED=$(or $(SEED),1) DISTRIBUTARY_CHAOS_FULL=$(FULL) DISTRIBUTARY_CHAOS_REPORT=build/chaos.json; \
+	@export DISTRIBUTARY_SEED=$(or $(SEED),1) DISTRIBUTARY_CHAOS_REPORT=build/chaos.json \
+	    DISTRIBUTARY_CHAOS_TIMES=$(TIMES) DISTRIBUTARY_CHAOS_FULL=$(FULL); \
 	$(BIN)/pytest -q -n 2 --dist loadgroup -m chaos $(or $(PART),tests); status=$$?; \
 	$(if $(if $(PART),$(findstring properties,$(PART)),all),DISTRIBUTARY_EXAMPLES=$(if $(FULL),20,3) \
 	    $(BIN)/pytest -q -n 2 --dist worksteal tests/properties || status=$$?;) exit $$status

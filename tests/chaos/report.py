@@ -29,7 +29,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from chaos.sizes import chosen
+from chaos.sizes import TIMES, chosen
 
 SEED = os.environ.get("DISTRIBUTARY_SEED", "1")
 KEPT_IN = os.environ.get("DISTRIBUTARY_CHAOS_REPORT")
@@ -176,6 +176,7 @@ class ChaosReport:
         tests = {name: {**found.record(), **noted} for name, found in self.tests.items()}
         return {
             "seed": int(SEED),
+            "times": TIMES,
             "full": FULL,
             "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
             "elapsed": round(time.monotonic() - self.began, 1),
@@ -199,7 +200,7 @@ def summed(tests: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def continued(before: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     """A record with what an earlier one of the same seed and size has of other tests."""
-    if (before["seed"], before["full"]) != (record["seed"], record["full"]):
+    if any(before[what] != record[what] for what in ("seed", "times", "full")):
         return record
     again = record["tests"].keys()
     return {

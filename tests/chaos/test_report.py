@@ -59,7 +59,7 @@ def noted(runs: int, violations: int = 0, commit: str = "a") -> dict[str, Any]:
 
 def recorded(tests: dict[str, dict[str, Any]], failed: tuple[str, ...] = (), seed: int = 7) -> dict[str, Any]:
     told = [{"test": name, "told": "wrong"} for name in failed]
-    return {"seed": seed, "full": False, "elapsed": 60.0, **summed(tests), "failed": told}
+    return {"seed": seed, "times": 1, "full": False, "elapsed": 60.0, **summed(tests), "failed": told}
 
 
 def test_what_runs_in_parts_adds_up_and_what_runs_again_counts_once() -> None:
@@ -88,7 +88,8 @@ def test_a_part_is_a_folder_or_a_file() -> None:
 
 def test_of_long_tests_some_cases_are_drawn_and_of_others_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISTRIBUTARY_CHAOS_FULL", raising=False)
-    monkeypatch.setattr(sizes, "MOST", {"tests/spark/": 4})
+    monkeypatch.setattr(sizes, "MOST", {"tests/spark/": 2})
+    monkeypatch.setattr(sizes, "TIMES", 2)
     drawn = [sizes.chosen(CASES, seed) for seed in ("1", "2")]
     assert sizes.chosen(CASES, "1") == drawn[0] != drawn[1]
     for items in drawn:
@@ -101,6 +102,7 @@ def test_of_long_tests_some_cases_are_drawn_and_of_others_all_run(monkeypatch: p
 def test_of_each_kind_of_case_as_many_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DISTRIBUTARY_CHAOS_FULL", raising=False)
     monkeypatch.setattr(sizes, "MOST", {"tests/systems/": 7})
+    monkeypatch.setattr(sizes, "TIMES", 1)
     counts = {"tree": 20, "hope-kbsp": 20, "ring": 1}
     names = [f"{number}-{system}" for system, count in counts.items() for number in range(count)]
     items: list[Any] = [SimpleNamespace(nodeid=f"tests/systems/test_a.py::test_a[{name}]") for name in names]
