@@ -110,6 +110,15 @@ def test_bandwidth_is_measured_where_a_line_holds_messages_up() -> None:
     assert links.bandwidth(4, 3) == inf
 
 
+def test_probes_to_many_brokers_do_not_make_a_narrow_line_look_wider() -> None:
+    world = World(16, 4, network=BandwidthLatency(LineLatency(4, 0.0), {2: 10_000.0}))
+    world.run(200)
+    links = registry_of(world).links
+    measured = sorted(links.bandwidth(2, other) for other in world.nodes if other != 2)
+    assert measured[:-2] == pytest.approx([10_000.0] * 13, rel=0.05)
+    assert measured[-1] < 13_000.0, "of a few links there are not many samples yet"
+
+
 def test_bandwidth_that_cannot_be_told_from_jitter_is_not_claimed() -> None:
     world = bandwidth_world({2: 10_000_000.0}, jitter=0.02)
     world.run(400)

@@ -5,17 +5,19 @@ Rules:
 - A node sends probes to the other brokers, and each is echoed at once. A probe carries the time at which it
   was sent, by the sender's own clock, and the echo returns it: so only round trips are measured, and no two
   clocks need agree. A latency is half of the median of the last round trips.
-- After the echo of a short probe a long one is sent; one at a time, so that they do not hold each other up.
-  What the shortest round trip of long probes takes more than that of short ones is the time that the
-  additional bytes took: that gives the bandwidth from here to there, as far as it is free. Where it is no
-  more than short round trips differ among themselves, the bandwidth is more than can be measured so, and
-  is infinite.
+- The first probes of a period are sent to all brokers at once, and on a narrow line they hold each other up.
+  So each broker that has answered gets a pair of probes by itself, a short one and then a long one, one pair
+  after the other, in the next period if need be. What the shortest round trip of long probes takes more than
+  that of short ones in such pairs is the time that the additional bytes took: that gives the bandwidth from
+  here to there, as far as it is free. Where it is no more than the short ones differ among themselves, the
+  bandwidth is more than can be measured so, and is infinite. Their round trips give the latency too, once
+  there are any.
 - Probes and echoes are not sent again when they are lost: that would only add to the time. Of echoes that
   come twice the first counts.
 - At most `MOST_PROBED` brokers are probed in a period, in turn.
 - What has changed by more than `CHANGED` is reported to the registry, which chooses roots and parents by it.
 
-Cost: four messages for each broker probed in a period, and a report where something has changed.
+Cost: six messages for each broker probed in a period, and a report where something has changed.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from collections import deque
 from collections.abc import Iterable
 from math import inf
 from statistics import median
+from typing import Literal
 
 from distributary.overlay.node import Address, Node
 from distributary.overlay.periodic import set_periodic_alarm
@@ -39,32 +42,38 @@ CHANGED = 0.2
 """The share by which an estimate changes before the registry is told."""
 
 
+Step = Literal["first", "short", "long"]
+"""A probe beside those to other brokers, or the short or the long one of a pair."""
+
+
 class RoundTrips:
     """The last round trips to one node, in seconds.
 
     >>> trips = RoundTrips()
     >>> for seconds in (0.2, 0.4, 0.2):
-    ...     trips.add(seconds, long=False)
-    >>> trips.add(1.224, long=True)
+    ...     trips.add(seconds, "short")
+    >>> trips.add(1.224, "long")
     >>> trips.estimate()
     LinkEstimate(latency=0.1, bandwidth=1000.0)
     """
 
     def __init__(self) -> None:
-        self._short: deque[float] = deque(maxlen=SAMPLES)
-        self._long: deque[float] = deque(maxlen=SAMPLES)
+        self._last: dict[Step, deque[float]] = {
+            step: deque(maxlen=SAMPLES) for step in ("first", "short", "long")
+        }
 
-    def add(self, seconds: float, *, long: bool) -> None:
+    def add(self, seconds: float, step: Step) -> None:
         """An echo has come after so many seconds."""
-        (self._long if long else self._short).append(seconds)
+        self._last[step].append(seconds)
 
     def estimate(self) -> LinkEstimate | None:
         """The link, once an echo of a short probe has come."""
-        if not self._short:
+        short, long = self._last["short"] or self._last["first"], self._last["long"]
+        if not short:
             return None
-        usual, least = median(self._short), min(self._short)
+        usual, least = median(short), min(short)
         bandwidth = inf
-        if self._long and (more := min(self._long) - least) > usual - least and more > 0:
+        if long and (more := min(long) - least) > usual - least and more > 0:
             bandwidth = round(len(PADDING) / more, 3)
         return LinkEstimate(usual / 2, bandwidth)
 
@@ -83,10 +92,10 @@ class LinkMeter:
         self._told: dict[Address, LinkEstimate] = {}
         """What the registry was told last."""
         self._turn = 0
-        self._under_way: set[tuple[Address, LinkEcho]] = set()
-        """Nodes, and the echoes that are expected from them."""
-        self._long_turns: deque[Address] = deque()
-        """Nodes that a long probe is due to, the first of which it is under way to."""
+        self._under_way: dict[tuple[Address, LinkEcho], Step] = {}
+        """Nodes and the echoes that are expected from them, with what was sent."""
+        self._pairs_due: deque[Address] = deque()
+        """Nodes that a pair of probes is due to; that to the first is under way."""
         self._node.handle(LinkProbe, self._probe)
         self._node.handle(LinkEcho, self._echo)
         if self._others:
@@ -111,14 +120,16 @@ class LinkMeter:
         probed = (*there[first:], *there[:first])[:MOST_PROBED]
         self._turn += len(probed)
         self._under_way.clear()
-        self._long_turns.clear()
+        later = list(self._pairs_due)[1:]  # an echo of the first was lost, or is late
+        self._pairs_due = deque(other for other in later if other in there)
         for other in probed:
-            self._send(other)
+            self._send(other, "first")
+        self._send_pair()
         self._node.wake_after(self._registry.connections.timeout, "flow report links")
 
-    def _send(self, other: Address, padding: bytes = b"") -> None:
-        probe = LinkProbe(self._node.now, padding)
-        self._under_way.add((other, LinkEcho(probe.sent, bool(padding))))
+    def _send(self, other: Address, step: Step) -> None:
+        probe = LinkProbe(self._node.now, PADDING if step == "long" else b"")
+        self._under_way[other, LinkEcho(probe.sent, step == "long")] = step
         self._node.send(other, probe)
 
     def _probe(self, message: LinkProbe, sender: Address) -> None:
@@ -126,17 +137,24 @@ class LinkMeter:
             self._node.send(sender, LinkEcho(message.sent, bool(message.padding)))
 
     def _echo(self, message: LinkEcho, sender: Address) -> None:
-        if (sender, message) not in self._under_way:
+        step = self._under_way.pop((sender, message), None)
+        if step is None:
             return
-        self._under_way.discard((sender, message))
-        sent, long = message
-        self._trips.setdefault(sender, RoundTrips()).add(self._node.now - sent, long=long)
-        if long:
-            self._long_turns.popleft()
-        else:
-            self._long_turns.append(sender)
-        if self._long_turns and (long or len(self._long_turns) == 1):
-            self._send(self._long_turns[0], PADDING)
+        self._trips.setdefault(sender, RoundTrips()).add(self._node.now - message.sent, step)
+        if step == "short":
+            self._send(sender, "long")
+        elif step == "long":
+            self._pairs_due.popleft()
+            self._send_pair()
+        elif sender not in self._pairs_due:
+            self._pairs_due.append(sender)
+            if len(self._pairs_due) == 1:
+                self._send_pair()
+
+    def _send_pair(self) -> None:
+        """Begin the pair that is due next."""
+        if self._pairs_due:
+            self._send(self._pairs_due[0], "short")
 
     def _report(self) -> None:
         news = {other: link for other, link in self.links().items() if self._is_news(other, link)}
