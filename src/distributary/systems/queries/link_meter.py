@@ -4,14 +4,13 @@ Rules:
 
 - A node sends probes to the other brokers, and each is echoed at once. A probe carries the time at which it
   was sent, by the sender's own clock, and the echo returns it: so only round trips are measured, and no two
-  clocks need agree. A latency is half of the median of the last round trips.
+  clocks need agree. A latency is half of the median of the last round trips of first probes.
 - The first probes of a period are sent to all brokers at once, and on a narrow line they hold each other up.
   So each broker that has answered gets a pair of probes by itself, a short one and then a long one, one pair
   after the other, in the next period if need be. What the shortest round trip of long probes takes more than
   that of short ones in such pairs is the time that the additional bytes took: that gives the bandwidth from
   here to there, as far as it is free. Where it is no more than the short ones differ among themselves, the
-  bandwidth is more than can be measured so, and is infinite. Their round trips give the latency too, once
-  there are any.
+  bandwidth is more than can be measured so, and is infinite.
 - Probes and echoes are not sent again when they are lost: that would only add to the time. Of echoes that
   come twice the first counts.
 - At most `MOST_PROBED` brokers are probed in a period, in turn.
@@ -50,11 +49,10 @@ class RoundTrips:
     """The last round trips to one node, in seconds.
 
     >>> trips = RoundTrips()
-    >>> for seconds in (0.2, 0.4, 0.2):
-    ...     trips.add(seconds, "short")
-    >>> trips.add(1.224, "long")
+    >>> for step, seconds in (("first", 0.3), ("short", 0.2), ("short", 0.4), ("long", 1.224)):
+    ...     trips.add(seconds, step)
     >>> trips.estimate()
-    LinkEstimate(latency=0.1, bandwidth=1000.0)
+    LinkEstimate(latency=0.15, bandwidth=1000.0)
     """
 
     def __init__(self) -> None:
@@ -67,15 +65,17 @@ class RoundTrips:
         self._last[step].append(seconds)
 
     def estimate(self) -> LinkEstimate | None:
-        """The link, once an echo of a short probe has come."""
-        short, long = self._last["short"] or self._last["first"], self._last["long"]
-        if not short:
+        """The link, once an echo of a first probe has come."""
+        first, short, long = self._last.values()
+        if not first:
             return None
-        usual, least = median(short), min(short)
         bandwidth = inf
-        if long and (more := min(long) - least) > usual - least and more > 0:
-            bandwidth = round(len(PADDING) / more, 3)
-        return LinkEstimate(usual / 2, bandwidth)
+        if long:
+            least = min(short)
+            more = min(long) - least
+            if more > median(short) - least and more > 0:
+                bandwidth = round(len(PADDING) / more, 3)
+        return LinkEstimate(median(first) / 2, bandwidth)
 
 
 class LinkMeter:
