@@ -9,11 +9,24 @@ from typing import Any
 
 import pytest
 
+from chaos.sizes import TIMES
+
 
 def chaos_seeds(first: int, count: int) -> list[Any]:
     """So many seeds for `make chaos` alone, as parameters of a test; none where nobody asks for chaos."""
     asked = os.environ.get("DISTRIBUTARY_CHAOS")
     return [pytest.param(first + number, marks=pytest.mark.chaos) for number in range(count if asked else 0)]
+
+
+def many_seeds(first: int, count: int) -> range:
+    """The seeds of a test of `make chaos` that tries many in one go: so many with FULL=1, else a tenth.
+
+    SEED chooses which, and TIMES how many tenths.
+    """
+    chosen = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
+    tenths = 10 if os.environ.get("DISTRIBUTARY_CHAOS_FULL") else TIMES
+    begin = first + 100_000 * (chosen - 1)
+    return range(begin, begin + min(count, count * tenths // 10))
 
 
 @contextmanager

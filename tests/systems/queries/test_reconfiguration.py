@@ -20,6 +20,7 @@ from distributary.sim.faults import (
     Reordering,
 )
 from flow.random_queries import random_catalogue, random_streams
+from replay import many_seeds
 from systems.queries.worlds import World, expect_equal, run_through
 
 
@@ -110,7 +111,7 @@ def test_answers_are_exact_while_everything_moves_on_many_seeds(seed: int) -> No
 @pytest.mark.chaos
 def test_answers_are_exact_through_faults_on_many_seeds() -> None:
     total: Counter[str] = Counter()
-    for seed in range(3000, 3150):
+    for seed in many_seeds(3000, 150):
         total.update(changed_at_random(seed, faults=True)[1])
     for kind in ("loss", "duplication", "reordering", "delay spike", "partition", "pause", "crash"):
         assert total[kind], kind

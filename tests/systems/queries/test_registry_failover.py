@@ -17,6 +17,7 @@ from distributary.systems.queries.broker import FlowBroker
 from distributary.systems.queries.registry_failover import RegistryClient, Role
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings, Regrouping
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
+from replay import many_seeds
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.worlds import REGISTRY, World, expect_equal
 
@@ -171,8 +172,9 @@ def test_a_network_goes_on_optimising_itself(told: str) -> None:
 @pytest.mark.parametrize("victims", [1, 2, 3])
 def test_answers_are_exact_after_the_registry_is_gone_on_many_seeds(faults: bool, victims: int) -> None:
     total: Counter[str] = Counter()
-    for seed in range(500, 560):
+    seeds = many_seeds(500, 60)
+    for seed in seeds:
         regrouping = Regrouping(period=1.0, likeness=0.3) if seed % 3 == 0 else None
         total.update(with_the_registry_gone(seed, victims, faults, regrouping)[1])
-    assert total["crash"] == 60 * victims
+    assert total["crash"] == len(seeds) * victims
     assert not faults or total["loss"]

@@ -32,6 +32,7 @@ from distributary.systems.queries.optimiser import NeighbourhoodOptimiser, Snaps
 from distributary.systems.queries.settings import CheckpointSettings, QueryOptimiserSettings
 from distributary.systems.queries.source_trees import ParentChoice, SourceTree
 from flow.random_queries import random_arrivals, random_catalogue, random_streams
+from replay import many_seeds
 from systems.queries.test_network import TRADES, busy, trades
 from systems.queries.test_reconfiguration import random_faults
 from systems.queries.worlds import REGISTRY, World, expect_equal, run_through
@@ -452,7 +453,7 @@ def test_the_others_get_their_answers_and_nothing_is_left_on_many_seeds(seed: in
 @pytest.mark.parametrize("checkpoints", [None, PATIENT])
 def test_it_works_through_faults_on_many_seeds(checkpoints: CheckpointSettings | None) -> None:
     total: Counter[str] = Counter()
-    for seed in range(6000, 6050):
+    for seed in many_seeds(6000, 50):
         total.update(withdrawn_at_random(seed, faults=True, checkpoints=checkpoints)[1])
     for kind in ("loss", "duplication", "reordering", "partition", "pause", "restart with state"):
         assert total[kind], kind
