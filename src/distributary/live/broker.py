@@ -58,6 +58,8 @@ MOST_UNACKNOWLEDGED = 20_000
 """Events and subscriptions that clients wait for, beyond which a broker is congested."""
 FIRST_UPKEEP, UPKEEP = 1.0, 5.0
 """Seconds after which clients are told how far they are, and new neighbours are written down."""
+FAREWELL, LEAVING = 5.0, 0.05
+"""Seconds that a broker may take to leave, and between two looks whether it has."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 """Seconds until contacts are tried again."""
 _log = logging.getLogger("distributary")
@@ -194,6 +196,22 @@ class LiveBroker:
         if stored:
             broker.restore(stored)
         return broker
+
+    async def leave(self, patience: float = FAREWELL) -> bool:
+        """Leave the network in good order, and stop; whether that was done within so many seconds.
+
+        Clients are told to go elsewhere. What the others need of this node is handed over to them. What is on
+        its disk stays there: a broker that is made anew with it comes back as a node that was away.
+        """
+        self.clients.close(f"broker {self.name!r} leaves the network")
+        loop = asyncio.get_running_loop()
+        end, done = loop.time() + patience, False
+        while self.broker is not None and self.runs and not done and loop.time() < end:
+            self._running()[1].call(self.broker.leave)
+            await asyncio.sleep(LEAVING)
+            done = self.broker.left and self.links.idle
+        await self.stop()
+        return done
 
     async def stop(self) -> None:
         """Stop at once, as if the process had ended."""

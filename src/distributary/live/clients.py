@@ -128,6 +128,8 @@ class ClientRoom:
         self.frames = DeliveryFrames()
         self.slow = 0
         """Clients let go because they were too slow."""
+        self._closed: str | None = None
+        """Why nobody is let in any more."""
         self._clients: dict[str, ClientLine] = {}
         self._queries: dict[str, ClientLine] = {}
         """Whose each stream query is."""
@@ -180,6 +182,8 @@ class ClientRoom:
         reason = self._reason(greeting)
         if reason is not None:
             return GreetingRefusal(reason)
+        if self._closed is not None:
+            return messages.ClientFarewell(self._closed)
         return None if self.broker.runs else messages.ClientFarewell("the broker has not joined yet")
 
     def _reason(self, greeting: messages.ClientGreeting) -> str | None:
@@ -235,7 +239,8 @@ class ClientRoom:
             client.tell_progress()
 
     def close(self, reason: str) -> None:
-        """Let everybody go."""
+        """Let everybody go, and nobody in any more."""
+        self._closed = reason
         for client in list(self._clients.values()):
             client.let_go(reason)
 

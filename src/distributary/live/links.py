@@ -147,6 +147,11 @@ class Links:
         return any(peer.unsent > self.limits.queued // 2 for peer in self._peers.values())
 
     @property
+    def idle(self) -> bool:
+        """Whether all that was sent over links has been taken."""
+        return not any(peer.unsent for peer in self._peers.values() if peer.connection is not None)
+
+    @property
     def linked(self) -> list[Address]:
         """The nodes to which there is a link now, sorted."""
         return sorted(address for address, peer in self._peers.items() if peer.connection is not None)

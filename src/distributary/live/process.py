@@ -20,13 +20,14 @@ from distributary.live.status import StatusServer, log_line
 async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path | None = None) -> bool:
     """Run a node until SIGTERM or Ctrl-C, or until its disk fails; returns whether it was told to end.
 
-    As soon as the node takes part, `ready` gets a JSON object of where it listens.
+    At the first signal it leaves the network in good order; a second ends it at once. As soon as the node
+    takes part, `ready` gets a JSON object of where it listens.
     """
     table = settings.table
-    stop = asyncio.Event()
+    stop, at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, lambda: (at_once if stop.is_set() else stop).set())
 
     def note(what: str) -> None:
         say(log_line(what))
@@ -64,8 +65,15 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
             unfinished.write_text(json.dumps(where))
             unfinished.replace(ready)
         await _first(stop.wait(), broker.failure.wait())
-        note("stops")
-        return not broker.failure.is_set()
+        if broker.failure.is_set():
+            note("stops")
+            return False
+        note("leaves")
+        leaving = loop.create_task(broker.leave())
+        await _first(leaving, at_once.wait())
+        note("has left" if leaving.done() and leaving.result() else "stops, and has not left in good order")
+        leaving.cancel()
+        return True
     finally:
         await status.stop()
         await broker.stop()

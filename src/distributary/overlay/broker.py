@@ -105,5 +105,15 @@ class Broker(Protocol):
             self.publish(event)
         return None
 
+    def leave(self) -> None:
+        """Begin to leave the network in good order; nothing if that has begun.
+
+        Clients have gone elsewhere by then. A node that cannot leave yet stays as it is, and is asked again.
+        """
+
+    @property
+    def left(self) -> bool:
+        """Whether the others need this node no longer, so that it may stop."""
+
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Before the start: take up what an earlier node of this address had stored, by its names."""

@@ -143,6 +143,11 @@ class Courier:
         """Have a message handled by a node once, trying again until it says so."""
         self._send(to, message, is_hop=False)
 
+    @property
+    def idle(self) -> bool:
+        """Whether all that was sent has been acknowledged, or given up."""
+        return not any(outgoing.waiting for outgoing in self._outgoing.values())
+
     def on_failure(self, handler: Callable[[Address, Message], None]) -> None:
         """Have this called with the receiver and the message whenever one sent directly is given up."""
         self._failure_handlers.append(handler)

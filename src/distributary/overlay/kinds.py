@@ -64,6 +64,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "RoleRecord": 337,
         "ForwardedEvents": 340,
         "LogRecord": 341,
+        "RootDeparture": 355,
     },
     "overlay.tree.interest": {"Interest": 44},
     "systems.central": {

@@ -99,6 +99,14 @@ class RecordedBroker(Broker):
         self._called("publish_all", tuple(events))
         return self.recorded.publish_all(events)
 
+    def leave(self) -> None:
+        self._called("leave", None)
+        self.recorded.leave()
+
+    @property
+    def left(self) -> bool:
+        return self.recorded.left
+
     def restore(self, stored: Mapping[str, Message]) -> None:
         self._called("restore", dict(stored))
         self.recorded.restore(stored)
@@ -108,7 +116,7 @@ class RecordedBroker(Broker):
         self._write(f"{now!r} called {self.node.address} {name} {text_of(given)}")
 
 
-CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore")
+CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore", "leave")
 """What a line `called` may say was asked of a broker."""
 
 

@@ -120,7 +120,8 @@ class _NodeAgain:
                 name, _, given = parsed.rest.partition(" ")
                 if name in CALLS:
                     asked = getattr(self.broker, name)
-                    return node.call(lambda: asked(value_of(given)), now)
+                    values = () if name == "leave" else (value_of(given),)
+                    return node.call(lambda: asked(*values), now)
             case "happened" if parsed.rest == "start":
                 return node.start(now)
         raise DistributaryError(f"nothing recorded is called {parsed.what} {parsed.rest[:50]!r}")

@@ -65,6 +65,11 @@ class RingBroker(Broker):
         else:
             self.ring.member = False
 
+    @property
+    def left(self) -> bool:
+        """Whether the node has left the ring, and others have said to have what it handed over."""
+        return not self.ring.member and (self.courier is None or self.courier.idle)
+
 
 class RendezvousBroker(RingBroker):
     """A broker that is the home of its clients, and keeps registrations of other homes by key.
@@ -84,5 +89,6 @@ class RendezvousBroker(RingBroker):
 
     def leave(self) -> None:
         """Hand over the registrations kept here, and leave the ring."""
-        self.replication.hand_over()
+        if self.ring.member:
+            self.replication.hand_over()
         super().leave()

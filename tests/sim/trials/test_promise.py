@@ -21,7 +21,7 @@ from distributary.overlay.broker import SessionState
 from distributary.overlay.tree.intake import Intake
 from distributary.overlay.tree.standby import ReplicatedLog
 from distributary.overlay.tree.succession import RootSuccession
-from distributary.sim.trials.promise import KINDS, PromiseOutcome, PromiseTrial, try_promise
+from distributary.sim.trials.promise import KINDS, LEAVE, PromiseOutcome, PromiseTrial, try_promise
 from distributary.systems.tree.resuming import ResumingClients
 from replay import chaos_seeds, replayed_by
 
@@ -54,6 +54,13 @@ def test_small_networks_keep_it_too(nodes: int) -> None:
     kinds = ("kill", "pause") if nodes < 3 else KINDS
     for seed in range(3):
         keep_promise(PromiseTrial(seed, nodes=nodes, faults=2, kinds=kinds))
+
+
+def test_nothing_is_lost_when_nodes_leave_and_come_back() -> None:
+    fired: Counter[str] = Counter()
+    for seed in range(4):
+        fired.update(keep_promise(PromiseTrial(seed, kinds=(LEAVE, "kill"))).fired)
+    assert fired["left in good order"] == fired[LEAVE] > 3
 
 
 def test_nothing_is_lost_when_answers_of_the_root_are_late() -> None:

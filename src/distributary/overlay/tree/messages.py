@@ -221,6 +221,12 @@ class RootHandover(NamedTuple):
     """The events begin after this number."""
 
 
+class RootDeparture(NamedTuple):
+    """To the standby: the root of this term leaves, and is the root no more."""
+
+    term: RootTerm
+
+
 # From the standby to the root.
 
 

@@ -105,6 +105,7 @@ class TreeNode:
             messages.ParentDenial: self._after(succession.learn, parent.denied),
             messages.RoomNotice: parent.room_noticed,
             messages.RootHandover: succession.take_over,
+            messages.RootDeparture: succession.root_departed,
             # About the root.
             messages.RootAnnouncement: lambda message, sender: compare(message.term, sender),
             messages.RootTimeout: succession.root_timed_out,
@@ -205,13 +206,26 @@ class TreeNode:
             self._parent.seek(new)
 
     def leave(self) -> None:
-        """Send the children elsewhere, a root also its role; stay for what is under way, then go."""
-        if self.is_root:
-            self._succession.hand_over()
-        else:
+        """Send the children elsewhere, a root also its role; stay for what is under way, then go (`left`).
+
+        A root that has children and no standby stays: ask again later.
+        """
+        if self.leaving:  # it may have come to a parent that it had asked for
+            self._detach_when_alone()
+            return
+        if not self.is_root:
             self.root.send(messages.TreeDeparture(self.address))
+        elif self.settings.heartbeat is None:
+            self._succession.hand_over()
+        elif self.children and not self._succession.depart():
+            return
         self._children.leave()
         self._detach_when_alone()
+
+    @property
+    def left(self) -> bool:
+        """Whether this node has left the tree: nobody is below it, or above it."""
+        return self.leaving and not self.children and self.parent is None
 
     # What can be seen of it.
 

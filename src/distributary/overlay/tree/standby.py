@@ -164,6 +164,16 @@ class ReplicatedLog:
         self._node.store(ROLE, None)
         self._records.drop()
 
+    @property
+    def guarded(self) -> bool:
+        """Whether the standby has all that is committed, and would go on with the same log."""
+        return self.standby is not None and self.proposed is None and self._copied != NOTHING
+
+    def retire(self) -> None:
+        """Be the root no more, as this node leaves: the log stays on its disk, as if it had been killed."""
+        self._uncommitted.clear()
+        self.standby = self._alone_since = None
+
     def append(self, events: Sequence[Event]) -> None:
         """Number events, and commit them as soon as the standby has them."""
         after = self.last

@@ -3,7 +3,9 @@
 Rules:
 
 - The latest term counts. A root that hears of a later one is an ordinary node from then on.
-- A root that leaves makes a child the root (`RootHandover`) and tells it everything: the log goes on.
+- A root that leaves tells its standby, which is elected at once (`RootDeparture`): that has all that is
+  committed, on its disk. What the root has on its own stays there, as if it had been killed. Where there
+  are no heartbeats, and so no standby, it makes a child the root (`RootHandover`) and tells it everything.
 - The root tells its children of each other, and which of them is its standby (`standby`). When more than half
   of them have not heard of it for long, the standby becomes the root, and the log goes on. If the standby has
   been silent for as long again, the one with the lowest address does, in a new epoch. With a root of one
@@ -128,6 +130,27 @@ class RootSuccession:
         self.replicated.end_term()
         self._children.announce(later)
 
+    def depart(self) -> bool:
+        """Have the standby be elected in place of this root, which leaves; whether there is one that can."""
+        root, standby = self._root, self.replicated.named
+        if root.registry is None or root.term is None or standby is None or not self.replicated.guarded:
+            return False
+        self._post(standby, messages.RootDeparture(root.term))
+        root.term = root.term.continued(standby)
+        root.registry = None
+        self.replicated.retire()
+        self._children.announce(root.term)
+        return True
+
+    def root_departed(self, message: messages.RootDeparture, sender: Address) -> None:
+        """As the standby: the root leaves. One that is about to leave itself is no root any more either."""
+        present, kept = self._root.term, self.standby_log.term
+        later = message.term.continued(self._node.address)
+        if present not in (message.term, later) or kept is None or kept.epoch != later.epoch:
+            return
+        if not self._root.is_root and not self._children.leaving:
+            self._be_elected([one for one in self._link.root_children if one != self._node.address], later)
+
     def take_over(self, message: messages.RootHandover, sender: Address) -> None:
         """Become the root in place of one that leaves, with all that it knew; numbers go on."""
         root = self._root
@@ -193,7 +216,7 @@ class RootSuccession:
             return
         copy = self.standby_log
         if link.standby == me and copy.term is not None and copy.term.epoch == term.epoch:
-            self._be_elected(others)
+            self._be_elected(others, term.continued(me))
         elif me < min(agreed, default=me + 1) and (
             link.standby in (None, me) or silent > 2 * self._settings.election * interval
         ):
@@ -212,11 +235,9 @@ class RootSuccession:
         if message.term == self._root.term and sender in self._link.root_children:
             self._timeouts[sender] = self._node.now
 
-    def _be_elected(self, others: list[Address]) -> None:
-        """As the standby: become the root in place of one that has failed; the log goes on."""
-        if self._root.term is None:
-            return
-        copy, term = self.standby_log, self._root.term.continued(self._node.address)
+    def _be_elected(self, others: list[Address], term: messages.RootTerm) -> None:
+        """As the standby: become the root in place of one that has failed or left; the log goes on."""
+        copy = self.standby_log
         position, floor = copy.position, copy.floor
         events = copy.hand_over()
         self._become_root(messages.RootHandover(term, position, events, (), (), floor))

@@ -42,6 +42,10 @@ from distributary.systems.table import system
 KINDS = ("kill", "kill and wipe", "lose", "pause", "cut off")
 """What can happen to a node: its process ends and starts again with its disk or without, or never; it is
 stopped for a while; no message reaches or leaves it."""
+LEAVE = "leave"
+"""What a user may have happen besides: the node leaves in good order, and comes back with its disk."""
+FAREWELL = 5.0
+"""Seconds that a node has to leave."""
 BORNE_BY_TWO = ("kill", "pause")
 """What one or two nodes bear: with fewer than three there is nobody to take over."""
 FIRST_FAULT = 15.0
@@ -73,10 +77,11 @@ class PromiseTrial:
     system: str = "tree"
 
     def __post_init__(self) -> None:
-        unknown = [kind for kind in self.kinds if kind not in KINDS]
+        known = (*KINDS, LEAVE)
+        unknown = [kind for kind in self.kinds if kind not in known]
         if unknown or not self.kinds:
-            raise SettingError(f"kinds of faults are {', '.join(KINDS)}, not {', '.join(unknown) or 'none'}")
-        unbearable = [kind for kind in self.kinds if kind not in BORNE_BY_TWO]
+            raise SettingError(f"kinds of faults are {', '.join(known)}, not {', '.join(unknown) or 'none'}")
+        unbearable = [kind for kind in self.kinds if kind not in (*BORNE_BY_TWO, LEAVE)]
         if self.nodes < 3 and unbearable:
             raise SettingError(f"{self.nodes} nodes cannot bear {', '.join(unbearable)}: give three or more")
         if self.late and all(self.late not in names for names in BY_MODULE.values()):
@@ -198,6 +203,8 @@ class _Running:
         self.brokers: Population[Broker] = Population(self.world, assembly)
         self.brokers.add_settled(founders, assembly.settle)
         self.world.observe(_Clients(self))
+        self.leaving: Address | None = None
+        """The node that leaves, or has left and is to come back."""
         self.publishers = [_Publisher(f"p{number}", self._any()) for number in range(trial.publishers)]
         self.subscribers = [self._subscriber(number) for number in range(trial.subscribers)]
         self.acknowledged: dict[EventKey, float] = {}
@@ -345,14 +352,36 @@ class _Running:
         elif kind == "cut off":
             self.network.alone = node
             self.world.at(until, self._join_again)
+        elif kind == LEAVE:
+            self._send_clients_away(node)
+            self.leaving = node
+            self._leave(node, self.world.now + FAREWELL)
+            self.world.at(until + FAREWELL, lambda: self._come_back(node))
         else:
             self.brokers.crash(node)
-            clients: list[_Subscriber | _Publisher] = [*self.subscribers, *self.publishers]
-            for client in clients:
-                client.connected = client.connected and client.at != node
+            self._send_clients_away(node)
             if kind != "lose":
                 keep = kind == "kill"
                 self.world.at(until, lambda: self.brokers.restart(node, keep_state=keep))
+
+    def _send_clients_away(self, node: Address) -> None:
+        clients: list[_Subscriber | _Publisher] = [*self.subscribers, *self.publishers]
+        for client in clients:
+            client.connected = client.connected and client.at != node
+
+    def _leave(self, node: Address, end: float) -> None:
+        """Have a node leave, as `live.broker` does: it is asked until it has left, or the time is up."""
+        broker = self.brokers.members[node]
+        self.world.call(node, broker.leave)
+        if broker.left or self.world.now > end:
+            self.brokers.crash(node)
+            self.fired["left in good order"] += broker.left
+        else:
+            self.world.at(self.world.now + 0.05, lambda: self._leave(node, end))
+
+    def _come_back(self, node: Address) -> None:
+        self.leaving = None
+        self.brokers.restart(node, keep_state=True)
 
     def _join_again(self) -> None:
         self.network.alone = None
@@ -398,12 +427,12 @@ class _Running:
 
     def _any(self) -> Address:
         """A broker that answers; when there is none, any that may later."""
-        up = self.brokers.up()
+        up = [one for one in self.brokers.up() if one != self.leaving]
         answering = [one for one in up if not self.world.is_paused(one)]
         return self.random.choice(answering or up or sorted(self.brokers.members))
 
     def _serves(self, at: Address) -> bool:
-        return at in self.brokers.up()
+        return at in self.brokers.up() and at != self.leaving
 
     def _call(self, at: Address, action: Callable[[], None]) -> None:
         if self._serves(at):

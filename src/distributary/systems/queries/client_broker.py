@@ -29,6 +29,7 @@ from distributary.systems.queries import messages, settings
 from distributary.systems.queries.broker import FlowBroker
 from distributary.systems.queries.processing import INSTANT, Processor
 from distributary.systems.queries.reader_names import client_name, subscriber_name
+from distributary.systems.queries.registry_failover import next_broker
 from distributary.systems.queries.source_events import SourceEvents
 
 NOTHING_YET = frozenset({""})
@@ -65,6 +66,7 @@ class QueryBroker(FlowBroker, Broker):
             checkpoints=checkpoints,
             processor=processor,
         )
+        self._brokers = surroundings.brokers
         self._asked: dict[str, Source] = {}
         """Sources that the registry was told of, and has not answered."""
         self._contested: dict[str, Source] = {}
@@ -124,6 +126,18 @@ class QueryBroker(FlowBroker, Broker):
     def publish(self, event: Event) -> None:
         """Bring an event to its sources, wherever their proxies are; DistributaryError where it has none."""
         self.source_events.publish(event)
+
+    def leave(self) -> None:
+        """Move the operators that run here to the next broker; one that is being moved stays with its way."""
+        to = next_broker(sorted(self._brokers), self.node.address, self.connections.removed)
+        for name in list(self.engine.operators) if to is not None else ():
+            if self.engine.hosted[name].settled and to is not None:
+                self.move(name, to)
+
+    @property
+    def left(self) -> bool:
+        """Whether no operator runs here, and all that was sent has arrived."""
+        return not self.engine.operators and self.connections.idle
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Nothing is stored."""

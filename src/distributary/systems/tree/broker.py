@@ -141,6 +141,11 @@ class TreeBroker:
         """Leave the tree in good order; see `TreeNode.leave`."""
         self.tree.leave()
 
+    @property
+    def left(self) -> bool:
+        """Whether the node has left the tree."""
+        return self.tree.left
+
 
 class TreeAssembly:
     """Makes the brokers of one tree: the founders in a shape of their own, later ones to join by themselves.
