@@ -63,9 +63,10 @@ def test_nothing_is_lost_when_nodes_leave_and_come_back() -> None:
     assert fired["left in good order"] == fired[LEAVE] > 3
 
 
-def test_nothing_is_lost_when_answers_of_the_root_are_late() -> None:
-    for seed in range(2):
-        keep_promise(PromiseTrial(seed, faults=1, rate=4.0, late="LogReply"))
+@pytest.mark.parametrize(("late", "seeds"), [("LogReply", (0, 1)), ("CopyReceipt", (0, 5))])
+def test_nothing_is_lost_when_answers_are_late(late: str, seeds: tuple[int, ...]) -> None:
+    for seed in seeds:
+        keep_promise(PromiseTrial(seed, faults=2, rate=4.0, late=late))
 
 
 @pytest.mark.chaos
@@ -98,7 +99,7 @@ def test_the_command_tells_what_was_owed_and_how_to_run_it_again(
     ("options", "told"),
     [
         (["--kinds", "kill,flood"], "not flood"),
-        (["--nodes", "2"], "2 nodes cannot bear kill and wipe, lose, cut off"),
+        (["--nodes", "2"], "2 nodes cannot bear kill and wipe, kill and cut off, lose, cut off"),
         (["--nodes", "4", "--faults", "4"], "may lose all 4 nodes"),
         (["--late", "Telegram"], "no class of messages 'Telegram'"),
     ],

@@ -64,6 +64,11 @@ class Children:
         able = (address for address, child in self._children.items() if child.start is not None)
         return min(able, default=None)
 
+    def is_served(self, address: Address) -> bool:
+        """Whether a node is a child that has been granted anything."""
+        child = self._children.get(address)
+        return child is not None and child.start is not None
+
     def place(self, address: Address) -> None:
         """Have this child from the start, without messages."""
         self._children[address] = Child(1, 0, Interest(), 0, 0.0, start=0, granted=0)

@@ -122,6 +122,8 @@ class ParentLink:
     """All children of the root, if the parent is the root: they elect another when it fails."""
     standby: Address | None = None
     """Which of them has a copy of the root's log."""
+    standby_in: messages.RootTerm | None = None
+    """In which term that was so."""
     change: ParentTransition | None = None
     moves: int = 0
     """Changes of parent that have come about."""

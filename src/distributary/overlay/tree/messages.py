@@ -170,6 +170,8 @@ class LogCopies(NamedTuple):
     events: tuple[Event, ...]
     begin: bool = False
     """Whether to forget what you kept before: the log begins after `after`."""
+    stamp: int = 0
+    """Which copy of the log this belongs to: later ones have greater stamps."""
 
 
 class RoomNotice(NamedTuple):
@@ -235,6 +237,8 @@ class CopyReceipt(NamedTuple):
 
     term: RootTerm
     through: int
+    stamp: int = 0
+    """Of which copy; 0 from a standby that has none."""
 
 
 # On the disk of a root or a standby.
@@ -248,6 +252,10 @@ class RoleRecord(NamedTuple):
     standby: Address | None
     floor: int
     """The log begins after this number."""
+    company: bool = False
+    """Of a root: whether there were other nodes in the tree beside the standby."""
+    committed: int = 0
+    """Of a root: everything up to this number was committed, and perhaps more."""
 
 
 class LogRecord(NamedTuple):

@@ -108,7 +108,7 @@ class TreeNode:
             messages.RootDeparture: succession.root_departed,
             # About the root.
             messages.RootAnnouncement: lambda message, sender: compare(message.term, sender),
-            messages.RootTimeout: succession.root_timed_out,
+            messages.RootTimeout: self._after(compare, succession.root_timed_out),
             # From a child.
             messages.AttachRequest: children.attach,
             messages.InterestChange: children.change_interest,
@@ -329,7 +329,7 @@ class TreeNode:
         self.root.send_waiting()
         self.outbox.send_again(2 * interval)
         self.reader.ask_again(2 * interval)
-        self._role.remind()
+        self._role.remind(self._succession.estranged)
         self._succession.look_after(interval)
         if self.recovering:
             return
@@ -350,7 +350,8 @@ class TreeNode:
 
     def _parent_heartbeat(self, message: messages.Heartbeat, sender: Address) -> None:
         self._parent.heartbeat(message, sender)
-        if message.root_children and sender == self.parent:
+        # While a new epoch is proposed to this node, the root's heartbeats are of the one before.
+        if message.root_children and sender == self.parent and message.term == self.root.term:
             self._succession.standby_named(message.standby)
 
     def _child_failed(self, address: Address, link: int) -> None:

@@ -39,7 +39,8 @@ class ParentProtocol:
         state, self._upstream, self._children, self._events = parts
         self._node, self._post, self._settings = state.node, state.post, state.settings
         self._root, self._link, self._log = state.root, state.link, state.log
-        self._prober, self._contacts = prober, tuple(contacts)
+        self._prober, self.contacts = prober, tuple(contacts)
+        """Nodes to ask when no other is known."""
         self.waiting = ""
         """Why this node has no parent and waits for one; empty if it does not wait."""
         self._choose: Callable[[ProbeResults], Address | None] | None = None
@@ -127,7 +128,7 @@ class ParentProtocol:
         asked = (node.address, self._stamp, self._root.term, link.parent, wanted, avoid)
         offers = self._settings.offers if choosing else 0
         message = messages.ParentRequest(*asked, link.stamp if link.attached else 0, offers=offers)
-        known = (root, *link.root_children, *self._contacts)
+        known = (root, *link.root_children, *self.contacts)
         helpers = [one for one in dict.fromkeys(known) if one is not None and one != node.address]
         if helpers:
             to = helpers[0 if link.attached else self._tries % len(helpers)]
@@ -255,7 +256,7 @@ class ParentProtocol:
             return
         link.heard, link.attached, self.waiting = self._node.now, True, ""
         link.grandparent, link.root_children = message.grandparent, message.root_children
-        link.standby = message.standby
+        link.standby, link.standby_in = message.standby, message.term
         if message.epoch == self._log.epoch and self._events.skip(message.after, message.position):
             self._switch_when_reached()
 

@@ -10,7 +10,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree import messages
@@ -34,12 +34,15 @@ class RootRole:
         """At the root: nodes that wait for a parent."""
         self._node.at_alarm("tree room", self._tell_waiting)
 
-    def remind(self) -> None:
-        """Remind children that fell silent that this node is the root; forget them if it is not."""
+    def remind(self, others: Iterable[Address]) -> None:
+        """Remind children that fell silent, and others, that this node is the root; forget them if it is not.
+
+        Whoever knows of a later root answers.
+        """
         if self._root.term is None or not self._root.is_root:
             self._silent.clear()
             return
-        for address in sorted(self._silent):
+        for address in sorted({*self._silent, *others} - {self._node.address}):
             self._node.send(address, messages.RootAnnouncement(self._root.term))
 
     def child_failed(self, address: Address, link: int) -> None:

@@ -6,12 +6,14 @@ Rules:
   event *committed*: forwarded, delivered and acknowledged. So whoever has an event of some number has the one
   that the standby has, and a standby that takes over goes on with the same log.
 - The standby is sent every event, in order, and says how far it has come. What it has not said to have is
-  sent again after a while.
+  sent again after a while. Whenever all of the log is sent, that is another copy with a stamp of its own:
+  what belongs to an earlier one and comes late changes nothing.
 - When the standby is gone the root proposes another child, in a new epoch: the one before may take over in
-  this one, and what both would commit then must not be mixed up. The epoch begins when that child has the
-  log; a root that reaches nobody stays in the old one, and gives way to the standby.
+  this one, and what both would commit then must not be mixed up. The epoch begins when that child has all
+  that is committed; a root that reaches nobody stays in the old one, and gives way to the standby.
 - While there is no standby, nothing is committed. A root that knew of no other node but the standby goes on
-  alone, in a new epoch, after the time of an election; one of a larger tree waits for the others.
+  alone, in a new epoch, after the time of an election; one of a larger tree waits for the others, also when
+  it has started again and reaches nobody.
 - A root that has never had a standby is alone in its network, and commits by itself.
 - Both keep the latest `room` events.
 
@@ -47,6 +49,7 @@ class StandbyLog:
         self._node, self._root, self._records = state.node, state.root, records
         self.term: RootTerm | None = None
         """The term that the copy belongs to; None if there is none."""
+        self._stamp = 0
         self._kept = KeptEvents(state.settings.room, state.settings.room_bytes)
 
     @property
@@ -70,18 +73,27 @@ class StandbyLog:
         term = message.term
         if term != self._root.term or term.root != sender:
             return
-        if message.begin:
+        same = self.term is not None and self.term.epoch == term.epoch
+        if message.begin and (not same or message.stamp > self._stamp):
             self.drop()
             self._kept.begin(message.after)
+            self._stamp = message.stamp
             self._node.store(ROLE, RoleRecord(term, False, self._node.address, message.after))
-        elif self.term is None or self.term.epoch != term.epoch:
-            self._node.send(sender, CopyReceipt(term, NOTHING))
+        elif not same or message.stamp > self._stamp:
+            self._node.send(sender, CopyReceipt(term, NOTHING, message.stamp))
             return
         self.term = term
         known = self.position - message.after
-        if 0 <= known < len(message.events):
+        if message.stamp == self._stamp and 0 <= known < len(message.events):
             self._keep(message.events[known:])
-        self._node.send(sender, CopyReceipt(term, self.position))
+        self._node.send(sender, CopyReceipt(term, self.position, self._stamp))
+
+    def serves(self, term: RootTerm | None) -> bool:
+        """Whether this is the copy of a term, and has all that was committed before that began."""
+        if term is None or self.term != term:
+            return False
+        begun = term.starts[-1].number if term.starts and term.starts[-1].epoch == term.epoch else 0
+        return self.position >= begun
 
     def drop(self) -> None:
         """Forget the copy: another node is the standby."""
@@ -119,6 +131,8 @@ class ReplicatedLog:
         self._uncommitted: deque[NumberedEvent] = deque()
         self._copied = NOTHING
         """The standby has said to have everything up to this number."""
+        self._stamp = 0
+        """Of the copy that the standby is sent."""
         self._sent = NOTHING
         self._progress = 0.0
         """When the standby has last come further, or was last sent what it had been sent before."""
@@ -130,6 +144,9 @@ class ReplicatedLog:
         """The standby before, which may have taken over."""
         self._company = -math.inf
         """When there was last another node in the tree beside the standby."""
+        self._has_company = False
+        """Whether other nodes beside the standby are there, or were a while ago."""
+        self._stored_position = 0
 
     @property
     def named(self) -> Address | None:
@@ -146,28 +163,37 @@ class ReplicatedLog:
         """Whether the root should number no more events for now."""
         return len(self._uncommitted) >= MOST_UNCOMMITTED
 
-    def begin_term(self, *, after_another: bool, before: Address | None = None) -> None:
+    def begin_term(
+        self,
+        *,
+        after_another: bool,
+        before: RoleRecord | None = None,
+        uncommitted: Sequence[NumberedEvent] = (),
+    ) -> None:
         """Begin a term as the root; after another root, a standby is needed from the start.
 
-        A root that comes back says which standby it had before.
+        A root that comes back says what it was before, and what is on its disk and perhaps not committed.
         """
-        self._uncommitted.clear()
-        self.standby, self._before, self.proposed = None, before, None
+        self._uncommitted = deque(uncommitted)
+        self.standby, self.proposed = None, None
+        self._before = None if before is None else before.standby
         self._alone_since = self._node.now if after_another else None
-        self._records.cut(self._log.position, self._log.all_after(self._log.floor))
+        self._has_company = before is not None and before.company
+        self._company = self._node.now if self._has_company else -math.inf
+        self._records.cut(self.last, (*self._log.all_after(self._log.floor), *uncommitted))
         self._store_role()
 
     def end_term(self) -> None:
         """Be the root no more: what is not committed is forgotten, and published again by its entries."""
-        self._uncommitted.clear()
         self.standby = self._alone_since = self.proposed = None
         self._node.store(ROLE, None)
         self._records.drop()
+        self._uncommitted.clear()
 
     @property
     def guarded(self) -> bool:
         """Whether the standby has all that is committed, and would go on with the same log."""
-        return self.standby is not None and self.proposed is None and self._copied != NOTHING
+        return self.standby is not None and self.proposed is None and self._copied >= self._log.position
 
     def retire(self) -> None:
         """Be the root no more, as this node leaves: the log stays on its disk, as if it had been killed."""
@@ -187,10 +213,12 @@ class ReplicatedLog:
         """The standby has come this far."""
         if sender != self.standby or message.term != (self.proposed or self._root.term):
             return
-        if message.through < self._copied or message.through == NOTHING:
-            self._copied = NOTHING  # it has lost what it had
+        if message.through == NOTHING and message.stamp in (0, self._stamp):
+            self._send_all()  # it has lost what it had, or has not got its beginning
+        elif message.stamp > self._stamp:
+            self._stamp = message.stamp  # by a clock that was ahead of this one
             self._send_all()
-        elif message.through > self._copied:
+        elif message.stamp == self._stamp and message.through > self._copied:
             self._copied, self._progress = message.through, self._node.now
             self._commit()
 
@@ -203,8 +231,8 @@ class ReplicatedLog:
 
     @property
     def agreed(self) -> bool:
-        """Whether the standby has all of the log, so that the epoch proposed to it can begin."""
-        return self.proposed is not None and self._copied >= self.last
+        """Whether the standby has all that is committed, so that the epoch proposed to it can begin."""
+        return self.proposed is not None and self._copied >= self._log.position
 
     def begin_epoch(self) -> None:
         """The epoch proposed has begun."""
@@ -214,12 +242,20 @@ class ReplicatedLog:
 
     def send_again(self, interval: float) -> None:
         """With every heartbeat: send the standby again what it has not said to have."""
-        registry = self._root.registry
-        if registry is not None and registry.present > 1:
-            self._company = self._node.now
+        self._note_state(interval)
         late = self._node.now - self._progress > 2 * interval
         if self.standby is not None and self._copied < self.last and late:
             self._send_all() if self._copied == NOTHING else self._send_from(self._copied)
+
+    def _note_state(self, interval: float) -> None:
+        """Note on disk how far the log is committed, and whether there is or was company a while ago."""
+        registry = self._root.registry
+        if registry is not None and registry.present > 1:
+            self._company = self._node.now
+        company = self._node.now - self._company <= self._settings.election * interval
+        if (company, self._log.position) != (self._has_company, self._stored_position):
+            self._has_company = company
+            self._store_role()
 
     def has_waited(self, interval: float) -> bool:
         """Whether the root may go on alone: long without the standby, which was all there was for long."""
@@ -227,6 +263,11 @@ class ReplicatedLog:
         if since is None or since - self._company < patience:
             return False
         return self._node.now - since > patience
+
+    @property
+    def before(self) -> Address | None:
+        """The standby before, which would not need a new epoch."""
+        return self._before
 
     def may_differ(self, standby: Address) -> bool:
         """Whether another node may have taken over if this one is to be the standby now."""
@@ -237,9 +278,19 @@ class ReplicatedLog:
         if role.standby is None:
             return
         recovered = tuple(event for _, event in events)
+        if not self._stamp:  # asked again, it is the same copy: it may take longer than that
+            self._stamp_copy()
         for part in in_parts(recovered):
-            copies = LogCopies(role.term, floor + part.start, recovered[part], not part.start)
+            copies = LogCopies(role.term, floor + part.start, recovered[part], not part.start, self._stamp)
             self._node.send(role.standby, copies)
+
+    def has_recovered(self, role: RoleRecord, message: CopyReceipt, sender: Address, last: int) -> bool:
+        """Whether the standby of before has said to have all of the log that was on disk."""
+        if sender != role.standby or message.term != role.term:
+            return False
+        if message.stamp > self._stamp:  # by a clock that was ahead of this one
+            self._stamp = message.stamp + 1
+        return message.stamp == self._stamp and message.through >= last
 
     def forget_recovered(self) -> None:
         """Remove from the disk the log of a root that is one no more."""
@@ -254,7 +305,7 @@ class ReplicatedLog:
 
     def appoint(self, standby: Address, proposed: RootTerm | None) -> None:
         """Make a child the standby, and send it the log; in a new epoch, if one is proposed."""
-        self.standby, self.proposed, self._copied = standby, proposed, NOTHING
+        self.standby, self.proposed = standby, proposed
         if proposed is None:
             self._before = self._alone_since = None
             self._store_role()
@@ -263,10 +314,18 @@ class ReplicatedLog:
     def _store_role(self) -> None:
         term = self._root.term
         if term is not None:
-            self._node.store(ROLE, RoleRecord(term, True, self.standby, self._log.floor))
+            self._stored_position = position = self._log.position
+            role = RoleRecord(term, True, self.standby, self._log.floor, self._has_company, position)
+            self._node.store(ROLE, role)
 
     def _send_all(self) -> None:
+        self._copied = NOTHING
+        self._stamp_copy()
         self._send_from(self._log.floor, begin=True)
+
+    def _stamp_copy(self) -> None:
+        """Begin another copy."""
+        self._stamp = max(self._stamp + 1, int(self._node.now * 1_000_000))
 
     def _send_from(self, after: int, *, begin: bool = False) -> None:
         """Send the log after a number, in parts that are no longer than nodes take."""
@@ -285,7 +344,7 @@ class ReplicatedLog:
             return
         for part in in_parts(events):
             first = begin and not part.start
-            copies = LogCopies(term, after + part.start, tuple(events[part]), first)
+            copies = LogCopies(term, after + part.start, tuple(events[part]), first, self._stamp)
             self._node.send(self.standby, copies)
         self._sent = after + len(events)
 

@@ -9,19 +9,21 @@ Rules:
 - The root tells its children of each other, and which of them is its standby (`standby`). When more than half
   of them have not heard of it for long, the standby becomes the root, and the log goes on. If the standby has
   been silent for as long again, the one with the lowest address does, in a new epoch. With a root of one
-  child, that child decides alone.
+  child, that child decides alone. A root that only begins a term, or answers, is not silent.
 - A root that has lost its standby cannot know whether that has taken over. It goes on with another, or alone
   after a while, in a new epoch (`EpochStart`).
 - A root that steps down for one of another epoch publishes again what that one may not have: what it
   committed after the place at which that epoch began. Homes know events by their keys.
 - A root that starts again with its disk asks its standby: if that has not become the root, it is the root as
-  before, and also if there is no answer for as long as an election takes; then it needs another standby.
+  before, and also if there is no answer for as long as an election takes. Then it needs another standby for
+  what it does not know to be committed, and goes on telling the one before and its contacts of its term
+  (`estranged`), as they may know of a later one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from distributary.overlay.node import Address, Message
 from distributary.overlay.tree import messages
@@ -37,6 +39,8 @@ from distributary.overlay.tree.standby import NOTHING, ReplicatedLog, StandbyLog
 from distributary.overlay.tree.upstream import NOT_GRANTED
 
 EVERYTHING = Interest(((),))
+RETURN = 8.0
+"""Heartbeats for which a root that came back waits for its standby before it takes another."""
 
 
 class RootSuccession:
@@ -58,12 +62,17 @@ class RootSuccession:
         self.standby_log = StandbyLog(state, self._records)
         self.replicated = ReplicatedLog(parts, self._records)
         self.intake = Intake(parts, self.replicated)
+        self._heard = -math.inf
+        """When the root was last heard of otherwise than as the parent."""
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
         self._role: messages.RoleRecord | None = None
         """What this node was, by its disk, until it is known whether it is the root again."""
         self._recovered: tuple[NumberedEvent, ...] = ()
         self._recovering_since = 0.0
+        self._estranged: Address | None = None
+        """The standby of before, as long as this node is the root again and has no other."""
+        self._recovered_at = 0.0
 
     def begin(self, known: Iterable[messages.RegistryEntry] = ()) -> None:
         """Be the root, with a register of what another root knew."""
@@ -81,6 +90,7 @@ class RootSuccession:
         if term.root == self._node.address and self._take_up(term):
             return
         root.term = term
+        self._heard = self._node.now
         again = self._step_down(before, term) if root.is_root and before is not None else ()
         if self._role is not None:
             again = self._give_up_recovery(term)
@@ -102,6 +112,8 @@ class RootSuccession:
     def compare(self, term: messages.RootTerm, sender: Address) -> None:
         """Learn a later term, or tell the sender of an earlier one which is the latest."""
         self.learn(term, sender)
+        if term == self._root.term and term.root == sender:
+            self._heard = self._node.now
         if self._root.term is not None and term < self._root.term:
             self._post(sender, messages.RootAnnouncement(self._root.term))
 
@@ -186,10 +198,11 @@ class RootSuccession:
         known: Iterable[messages.RegistryEntry],
         *,
         alone: bool = False,
-        standby: Address | None = None,
+        before: messages.RoleRecord | None = None,
+        uncommitted: Sequence[NumberedEvent] = (),
     ) -> None:
         self.begin(known)
-        self.replicated.begin_term(after_another=not alone, before=standby)
+        self.replicated.begin_term(after_another=not alone, before=before, uncommitted=uncommitted)
         self._upstream.tell_granted()
         self._children.grant_all()
         if self._root.term is not None:
@@ -203,7 +216,7 @@ class RootSuccession:
     def check_root(self, interval: float) -> None:
         """As a child of the root: tell the others that it is silent; become the root if enough agree."""
         link, term, me, now = self._link, self._root.term, self._node.address, self._node.now
-        silent = now - link.heard
+        silent = now - max(link.heard, self._heard)
         if not link.root_children or silent <= self._settings.election * interval:
             return
         if term is None or link.parent != term.root:
@@ -214,11 +227,12 @@ class RootSuccession:
         agreed = [one for one, when in self._timeouts.items() if now - when < 3 * interval]
         if 2 * (len(agreed) + 1) <= len(link.root_children):
             return
-        copy = self.standby_log
-        if link.standby == me and copy.term is not None and copy.term.epoch == term.epoch:
+        # The root may have failed before it could tell that there is another standby.
+        is_known = link.standby_in == term
+        if self.standby_log.serves(term):
             self._be_elected(others, term.continued(me))
         elif me < min(agreed, default=me + 1) and (
-            link.standby in (None, me) or silent > 2 * self._settings.election * interval
+            (is_known and link.standby in (None, me)) or silent > 2 * self._settings.election * interval
         ):
             self._begin_epoch(others)
 
@@ -286,7 +300,11 @@ class RootSuccession:
 
     def _find_standby(self, interval: float) -> None:
         """Appoint a child, or go on alone when there is none for long; in a new epoch if there was one."""
-        candidate = self._children.successor()
+        before, candidate = self.replicated.before, self._children.successor()
+        if self._estranged is not None and self._node.now - self._recovered_at < RETURN * interval:
+            candidate = None  # the standby before has answered, and will be a child again soon
+        if before is not None and self._children.is_served(before):
+            candidate = before
         if candidate is not None:
             differs = self.replicated.may_differ(candidate)
             self.replicated.appoint(candidate, self._forked() if differs else None)
@@ -332,9 +350,18 @@ class RootSuccession:
             return
         self._recovering_since = self._node.now
         if role.standby is None:
-            self._recover(role.term, alone=True)
+            self._recover(role.term, certain=True)
         else:
             self._ask_standby(role, math.inf)
+
+    @property
+    def estranged(self) -> tuple[Address, ...]:
+        """As a root that came back and has no standby since: who may know of a later root."""
+        standby = self._estranged
+        if standby is None or not self._root.is_root or self.replicated.standby is not None:
+            self._estranged = None
+            return ()
+        return (standby, *self._parent.contacts)
 
     @property
     def recovering(self) -> bool:
@@ -343,7 +370,7 @@ class RootSuccession:
 
     def _ask_standby(self, role: messages.RoleRecord, interval: float) -> None:
         if self._node.now - self._recovering_since > self._settings.election * interval:
-            self._recover(role.term, alone=False)
+            self._recover(role.term, certain=False)
         elif role.standby is not None:
             floor = self._recovered[0][0] - 1 if self._recovered else role.floor
             self.replicated.send_recovered(role, floor, self._recovered)
@@ -358,25 +385,29 @@ class RootSuccession:
                 self.replicated.begin_epoch()
             return
         last = self._recovered[-1][0] if self._recovered else role.floor
-        if sender == role.standby and message.term == role.term and message.through >= last:
-            self._recover(role.term, alone=False)
+        if self.replicated.has_recovered(role, message, sender, last):
+            self._recover(role.term, certain=True)
 
-    def _recover(self, term: messages.RootTerm, *, alone: bool) -> None:
+    def _recover(self, term: messages.RootTerm, *, certain: bool) -> None:
+        """Be the root again; if it is certain, all that is on the disk is committed."""
         role, events = self._role, self._recovered
         if role is None:
             return
         self._role, self._recovered = None, ()
         floor = events[0][0] - 1 if events else role.floor
-        position = events[-1][0] if events else floor
+        last = events[-1][0] if events else floor
+        position = last if certain else max(floor, min(role.committed, last))
         self._root.term = term
         log = self._log
         log.begin(term.epoch, floor)
         log.ask(EVERYTHING, floor)
-        if events:
-            log.take(events)
+        committed = tuple(each for each in events if each[0] <= position)
+        if committed:
+            log.take(committed)
         log.skip_to(position)
         self.intake.begin_term((), events)
-        self._act_as_root((), alone=alone, standby=role.standby)
+        self._estranged, self._recovered_at = role.standby, self._node.now
+        self._act_as_root((), alone=role.standby is None, before=role, uncommitted=events[len(committed) :])
 
     def _give_up_recovery(self, term: messages.RootTerm) -> tuple[NumberedEvent, ...]:
         """Another node is the root; returns what is to be published again."""

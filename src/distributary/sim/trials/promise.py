@@ -39,9 +39,9 @@ from distributary.sim.trials.run import LEAST, Progress, repeat_command, run_wit
 from distributary.systems.assembly import Settings
 from distributary.systems.table import system
 
-KINDS = ("kill", "kill and wipe", "lose", "pause", "cut off")
-"""What can happen to a node: its process ends and starts again with its disk or without, or never; it is
-stopped for a while; no message reaches or leaves it."""
+KINDS = ("kill", "kill and wipe", "kill and cut off", "lose", "pause", "cut off")
+"""What can happen to a node: its process ends and starts again with its disk or without, or soon, but where
+it reaches nobody for a while, or never; it is stopped for a while; no message reaches or leaves it."""
 LEAVE = "leave"
 """What a user may have happen besides: the node leaves in good order, and comes back with its disk."""
 FAREWELL = 5.0
@@ -360,8 +360,12 @@ class _Running:
         else:
             self.brokers.crash(node)
             self._send_clients_away(node)
+            if kind == "kill and cut off":
+                self.network.alone = node
+                self.world.at(until, self._join_again)
+                until = self.world.now + min(1.0, lasts / 2)
             if kind != "lose":
-                keep = kind == "kill"
+                keep = kind != "kill and wipe"
                 self.world.at(until, lambda: self.brokers.restart(node, keep_state=keep))
 
     def _send_clients_away(self, node: Address) -> None:
