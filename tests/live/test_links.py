@@ -349,14 +349,14 @@ async def test_without_a_certificate_of_the_authority_nobody_is_let_in(tmp_path:
 
 def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     files = TlsFiles(tmp_path / "a.crt", tmp_path / "a.key", tmp_path / "a.ca")
-    with pytest.raises(DistributaryError, match=r"TLS: .* cannot be used"):
+    with pytest.raises(DistributaryError, match=r"TLS: there is no file .*/a\.crt"):
         files.context(ssl.Purpose.CLIENT_AUTH)
 
 
 @alone
 async def test_a_port_that_cannot_be_is_told() -> None:
     one = Links(1, "plant", lambda message, sender: None)
-    with pytest.raises(DistributaryError, match=r"cannot connect to 127\.0\.0\.1:99999: .*port must be"):
+    with pytest.raises(DistributaryError, match=r"cannot connect to 127\.0\.0\.1:99999: no port has such a number"):
         await one.meet(Endpoint("127.0.0.1", 99999))
     await one.close()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from chaos.disks import TrialDisks
 from distributary.cli.main import main
 from distributary.live.broker import LiveBroker
 from distributary.live.process import serve
@@ -125,3 +126,40 @@ async def test_a_trace_on_a_full_disk_is_told_once_and_the_node_goes_on(tmp_path
 def test_a_trace_that_cannot_be_written_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, f'[trace]\nfile = "{tmp_path}/nowhere/node.trace"')
     assert "cannot write the trace" in refused(path, capsys)
+
+
+def test_nobody_at_a_contact_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+        told = refused(written(tmp_path, f'contacts = ["{place}"]'), capsys)
+        assert told.endswith(f"no contact lets this node in: cannot connect to {place}: Connection refused")
+        assert main(["subscribe", "--at", place, "--topic", "A"]) == 1
+    assert capsys.readouterr().err == f"distributary: cannot connect to {place}: Connection refused\n"
+
+
+def test_a_certificate_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = certificates(tmp_path, trustme.CA(), "good")
+    told = refused(written(tmp_path, "", good._replace(key=tmp_path / "lost.key")), capsys)
+    assert told == f"distributary: TLS: there is no file {tmp_path / 'lost.key'}"
+
+
+def test_data_in_a_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data").write_text("a file")
+    told = refused(written(tmp_path, f'data = "{tmp_path}/data"'), capsys)
+    assert told == f"distributary: {tmp_path}/data is no directory: name one for the node's data"
+
+
+def test_a_disk_that_is_full_when_a_node_starts_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    disks = TrialDisks(tmp_path)
+    disks.mount("hall-2")
+    try:
+        if not disks.stays_full("hall-2"):
+            pytest.skip("no file system can be mounted here")
+        disks.fill("hall-2", 0)
+        told = refused(written(tmp_path, f'data = "{tmp_path}/hall-2.data"'), capsys)
+        assert told == f"distributary: {tmp_path}/hall-2.data cannot be used: No space left on device"
+    finally:
+        disks.release()

@@ -33,7 +33,7 @@ from distributary.flow import Query, Source
 from distributary.live import client_messages as messages
 from distributary.live.codec import VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
-from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint
+from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint, reason_of
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.model import Event, Offset, Subscription
 from distributary.overlay.broker import SessionState
@@ -286,7 +286,7 @@ class Client:
             async with asyncio.timeout(PATIENCE):
                 reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=context)
         except (TimeoutError, OSError) as error:
-            reason = "it did not answer" if isinstance(error, TimeoutError) else error
+            reason = "it did not answer" if isinstance(error, TimeoutError) else reason_of(error)
             raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
         frames = FrameReader()
         try:

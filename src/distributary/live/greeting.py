@@ -12,6 +12,8 @@ Rules:
 from __future__ import annotations
 
 import os
+from socket import gaierror
+from ssl import SSLError
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
@@ -35,12 +37,14 @@ class Endpoint(NamedTuple):
 
 
 def reason_of(error: OSError) -> str:
-    """Why a place cannot be listened at, without what asyncio says around it.
+    """Why a place cannot be listened at or connected to, without what asyncio says around it.
 
     >>> reason_of(OSError(98, "error while attempting to bind on address ..."))
     'Address already in use'
     """
-    return os.strerror(error.errno) if error.errno else str(error)
+    if error.errno is None or isinstance(error, SSLError | gaierror):  # which have numbers of their own
+        return str(error)
+    return os.strerror(error.errno)
 
 
 def parse_endpoint(text: str) -> Endpoint:

@@ -25,8 +25,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
+from io import FileIO
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from distributary.errors import DamagedError, DistributaryError, quoted
 from distributary.live.codec import CodecError, decode, encode
@@ -86,7 +87,7 @@ class Journal:
     def __init__(self, directory: Path, on_failure: Callable[[DistributaryError], None]) -> None:
         self.directory = directory
         self._on_failure = on_failure
-        self._lock: IO[str] | None = None
+        self._lock: FileIO | None = None
         self._database: sqlite3.Connection | None = None
         self._thread = ThreadPoolExecutor(1, "journal")
         self._gathered: list[_Write] = []
@@ -107,6 +108,8 @@ class Journal:
         version cannot read; then nothing is changed.
         """
         try:
+            if self.directory.exists() and not self.directory.is_dir():
+                raise DistributaryError(f"{self.directory} is no directory: name one for the node's data")
             self.directory.mkdir(parents=True, exist_ok=True)
             self._take_lock()
             stored = self._read()
@@ -132,20 +135,19 @@ class Journal:
         self._release()
 
     def _take_lock(self) -> None:
-        lock = open(self.directory / LOCK, "a+", encoding="ascii")  # noqa: SIM115
+        lock = open(self.directory / LOCK, "ab+", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             lock.seek(0)
-            other = lock.read().strip() or "another"
+            other = lock.read().decode(errors="replace").strip() or "another"
             lock.close()
             raise DistributaryError(
                 f"{self.directory} is in use by process {other}: give each node a directory of its own"
             ) from None
         self._lock = lock
         lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        lock.write(b"%d\n" % os.getpid())
 
     def _release(self) -> None:
         if self._database is not None:

@@ -233,9 +233,11 @@ class Links:
         try:
             connecting = loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
             _, connection = await asyncio.wait_for(connecting, PATIENCE)
-        except (TimeoutError, OSError, OverflowError) as error:  # the last: no port has such a number
+        except OverflowError as error:
+            raise DistributaryError(f"cannot connect to {endpoint}: no port has such a number") from error
+        except (TimeoutError, OSError) as error:
             closed = "it closed the connection; does it speak TLS?"
-            reason = "it did not answer" if isinstance(error, TimeoutError) else str(error) or closed
+            reason = "it did not answer" if isinstance(error, TimeoutError) else reason_of(error) or closed
             raise DistributaryError(f"cannot connect to {endpoint}: {reason}") from error
         return connection
 

@@ -19,6 +19,9 @@ class TlsFiles(NamedTuple):
 
     def context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
         """TLS 1.3 with a certificate on both sides. Nodes know each other by the authority, not by names."""
+        for path in self:
+            if not path.is_file():
+                raise DistributaryError(f"TLS: there is no file {path}")
         try:
             made = ssl.create_default_context(purpose, cafile=str(self.authority))
             made.load_cert_chain(self.certificate, self.key)
