@@ -356,7 +356,8 @@ def test_certificates_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 @alone
 async def test_a_port_that_cannot_be_is_told() -> None:
     one = Links(1, "plant", lambda message, sender: None)
-    with pytest.raises(DistributaryError, match=r"cannot connect to 127\.0\.0\.1:99999: no port has such a number"):
+    told = r"cannot connect to 127\.0\.0\.1:99999: no port has such a number"
+    with pytest.raises(DistributaryError, match=told):
         await one.meet(Endpoint("127.0.0.1", 99999))
     await one.close()
 
