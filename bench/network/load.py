@@ -15,7 +15,7 @@ from statistics import quantiles
 
 from bench.network.protocols import MARK_LENGTH, Counting, Listener, last_mark, marks
 
-PATIENCE = 60.0
+PATIENCE = 60
 """Seconds without anything coming, after which a run has failed."""
 READ = 1 << 20
 
@@ -163,8 +163,11 @@ class Load:
         return max(unanswered, last - min(each.last for each in self.receivers))
 
     def _wait(self, until: Callable[[], bool]) -> None:
+        idle = 0
         while not until():
-            if not self._poll(PATIENCE):
+            self._keep_alive()
+            idle = 0 if self._poll(1.0) else idle + 1
+            if idle >= PATIENCE:
                 slowest = min(each.last for each in self.receivers)
                 raise LostError(
                     f"{self._sent:,} messages were sent and nothing comes after number {slowest:,}"

@@ -270,8 +270,7 @@ class LiveBroker:
         says by which number the last one is told to be safe.
         """
         broker, runner = self._running()
-        for event in events:
-            require_sendable(event)
+        require_sendable(*events)
         last: int | None = None
 
         def publish() -> None:

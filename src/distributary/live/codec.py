@@ -36,7 +36,7 @@ from msgspec.structs import astuple
 
 from distributary.errors import DistributaryError, InputError, quoted
 from distributary.live.hints import WIDE, FieldReader, Finish, Readers, finish_whole
-from distributary.model import MAX_TOPIC_LEVELS, Event, check_topic
+from distributary.model import MAX_TOPIC_LEVELS, Event, EventKey, check_topic
 from distributary.overlay.kinds import NUMBERS, number_of
 from distributary.overlay.node import Message
 from distributary.overlay.wire import sent_fields, wide_bytes
@@ -99,14 +99,18 @@ def decode(data: bytes | memoryview) -> Message:
     return _decode_kind(data, 0)
 
 
-def require_sendable(event: Event) -> None:
+def require_sendable(*events: Event) -> None:
     """InputError for an event that no message could carry, so that it is refused before any node knows it.
 
     >>> require_sendable(Event("e1", attributes={"price": 8.4}))
     """
-    written = event.encoded
-    if written is not None and len(written) <= MAX_EVENT_BYTES:
-        return
+    for event in events:
+        written = event.encoded
+        if written is None or len(written) > MAX_EVENT_BYTES:
+            _require_sendable(event)
+
+
+def _require_sendable(event: Event) -> None:
     try:
         length = len(_event(event))
     except (TypeError, ValueError, RecursionError) as error:
@@ -135,7 +139,19 @@ def _whole(value: int) -> Any:
 
 
 def _array(value: tuple[Any, ...]) -> Any:
+    if value and type(value[0]) in _WRITTEN_TOGETHER and len(kinds := set(map(type, value))) == 1:
+        return _WRITTEN_TOGETHER[kinds.pop()](value)
     return [_plain(item) for item in value]
+
+
+def _wholes(value: tuple[int, ...]) -> Any:
+    """Whole numbers, which msgspec writes by itself if they are not too large."""
+    return value if min(value) >= -(1 << 63) and max(value) < 1 << 64 else list(map(_whole, value))
+
+
+def _event_array(value: tuple[Event, ...]) -> Any:
+    """Events, of which most have their bytes."""
+    return [Raw(event.encoded) if event.encoded is not None else _event(event) for event in value]
 
 
 def _set(value: frozenset[Any]) -> Any:
@@ -199,6 +215,10 @@ _WRITERS: dict[type, Callable[[Any], Any]] = {
     dict: _mapping,
     Event: _event,
 }
+
+
+_WRITTEN_TOGETHER: dict[type, Callable[[Any], Any]] = {int: _wholes, Event: _event_array}
+"""How arrays are written all of whose members are of one class."""
 
 
 # Reading.
@@ -293,7 +313,7 @@ def _tagged_array(kind: type, number: int) -> FieldReader:
 
 _usual_event: Decoder[Any] = Decoder(tuple[Literal[1], str, str | None, dict[str, Any], str | None])
 _PLAIN_VALUES = frozenset((str, int, float, bool, NoneType))
-_new_event = object.__new__
+_new_event, _new_key = object.__new__, tuple.__new__
 _set_id, _set_topic, _set_attributes, _set_document, _set_arrival, _set_encoded, _set_key = (
     Event.__dict__[name].__set__
     for name in ("id", "topic", "attributes", "document", "arrival", "encoded", "_key")
@@ -319,7 +339,7 @@ def _read_event(read: Any, depth: int) -> Event:
     _set_document(event, document)
     _set_arrival(event, None)
     _set_encoded(event, data)
-    _set_key(event, None)
+    _set_key(event, None if "source" in attributes else _new_key(EventKey, ("", event_id)))
     return event
 
 

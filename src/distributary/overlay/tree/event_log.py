@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from distributary.model import Event
 from distributary.overlay.tree.interest import Form, Interest, covers
@@ -24,6 +25,11 @@ MOST_TOGETHER = 1 << 20
 """Bytes of events in one message or one record, or a single larger event."""
 
 
+def total_size(events: Sequence[Event]) -> int:
+    """How many bytes events take inside messages."""
+    return sum([len(event.encoded) if event.encoded is not None else event_size(event) for event in events])
+
+
 def in_parts(events: Sequence[Event]) -> Iterator[slice]:
     """Which events go together in a message or a record, in order: so many bytes at most, or one event.
 
@@ -31,10 +37,10 @@ def in_parts(events: Sequence[Event]) -> Iterator[slice]:
     >>> [part.stop for part in in_parts([Event("e1"), long, Event("e3"), Event("e4")])]
     [1, 2, 4]
     """
-    sizes = [event_size(event) for event in events]
-    if sum(sizes) <= MOST_TOGETHER:
+    if total_size(events) <= MOST_TOGETHER:
         yield slice(0, len(events))
         return
+    sizes = [event_size(event) for event in events]
     first = size = 0
     for place, each in enumerate(sizes):
         size += each
@@ -44,11 +50,21 @@ def in_parts(events: Sequence[Event]) -> Iterator[slice]:
     yield slice(first, len(events))
 
 
+class _Chunk(NamedTuple):
+    """Events that were kept together."""
+
+    events: Sequence[NumberedEvent]
+    size: int
+
+
 class KeptEvents:
-    """The latest events, so many and of so many bytes at most, but one at least.
+    """The latest events: so many, or a few more that came together with the oldest of them.
+
+    Of more bytes than there is room for only those that came last are kept.
 
     >>> kept = KeptEvents(room=2, room_bytes=1000)
-    >>> kept.extend([(1, Event("e1")), (2, Event("e2")), (5, Event("e3"))])
+    >>> for number in (1, 2, 5):
+    ...     kept.extend([(number, Event(f"e{number}"))])
     >>> kept.floor, [number for number, _ in kept.after(2)]
     (1, [5])
     """
@@ -57,49 +73,59 @@ class KeptEvents:
         self._room, self._room_bytes = room, room_bytes
         self.floor = 0
         """Whatever is not above this number has been forgotten."""
-        self._kept: deque[NumberedEvent] = deque()
-        self._sizes: deque[int] = deque()
-        self._bytes = 0
+        self._chunks: deque[_Chunk] = deque()
+        self._count = self._bytes = 0
 
     def begin(self, floor: int) -> None:
         """Forget everything."""
         self.floor = floor
-        self._kept.clear()
-        self._sizes.clear()
-        self._bytes = 0
+        self._chunks.clear()
+        self._count = self._bytes = 0
 
     def extend(self, events: Sequence[NumberedEvent]) -> None:
         """Keep these, the next ones."""
-        sizes = [event_size(event) for _, event in events]
-        self._kept.extend(events)
-        self._sizes.extend(sizes)
-        self._bytes += sum(sizes)
-        while len(self._kept) > self._room or (self._bytes > self._room_bytes and len(self._kept) > 1):
-            self.floor, _ = self._kept.popleft()
-            self._bytes -= self._sizes.popleft()
+        for part in in_parts([event for _, event in events]):
+            self._add(events if part.stop - part.start == len(events) else events[part])
+        chunks = self._chunks
+        while len(chunks) > 1:
+            oldest = chunks[0]
+            if self._count - len(oldest.events) < self._room and self._bytes <= self._room_bytes:
+                break
+            self._count -= len(oldest.events)
+            self._bytes -= oldest.size
+            self.floor = chunks.popleft().events[-1][0]
+
+    def _add(self, events: Sequence[NumberedEvent]) -> None:
+        if events:
+            size = total_size([event for _, event in events])
+            self._chunks.append(_Chunk(events, size))
+            self._count += len(events)
+            self._bytes += size
 
     def cut(self, last: int) -> None:
         """Forget what came after a number."""
         self.floor = min(self.floor, last)
-        while self._kept and self._kept[-1][0] > last:
-            self._kept.pop()
-            self._bytes -= self._sizes.pop()
+        while self._chunks and self._chunks[-1].events[-1][0] > last:
+            events, size = self._chunks.pop()
+            self._count -= len(events)
+            self._bytes -= size
+            self._add([each for each in events if each[0] <= last])
 
     def after(self, number: int) -> tuple[NumberedEvent, ...]:
         """Those after a number."""
-        if not self._kept or self._kept[0][0] > number:
-            return tuple(self._kept)
         found: list[NumberedEvent] = []
-        for each in reversed(self._kept):
-            if each[0] <= number:
+        for events, _ in reversed(self._chunks):
+            if events[-1][0] <= number:
                 break
-            found.append(each)
+            found += reversed(
+                events if events[0][0] > number else [each for each in events if each[0] > number]
+            )
         return tuple(reversed(found))
 
     @property
     def last(self) -> int:
         """The number of the latest; the floor if there is none."""
-        return self._kept[-1][0] if self._kept else self.floor
+        return self._chunks[-1].events[-1][0] if self._chunks else self.floor
 
 
 class EventLog:

@@ -357,7 +357,12 @@ class ReplicatedLog:
         if not self._uncommitted or self._uncommitted[0][0] > through:
             return
         count = min(len(self._uncommitted), through - self._uncommitted[0][0] + 1)
-        self._events.take([self._uncommitted.popleft() for _ in range(count)])
+        if count == len(self._uncommitted):
+            committed = list(self._uncommitted)
+            self._uncommitted.clear()
+        else:
+            committed = [self._uncommitted.popleft() for _ in range(count)]
+        self._events.take(committed)
         self._records.forget(self._log.floor)
         for listener in self.committed_listeners:
             listener()
