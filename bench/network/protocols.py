@@ -309,12 +309,16 @@ class Ours:
 
     def written(self, first: int, count: int, size: int, acknowledged: bool) -> bytes:
         make = partial(_plain_event, size=size)
-        return self.requests([make(number) for number in range(first, first + count)], first)
+        events = [make(number) for number in range(first, first + count)]
+        return self.requests(events, first, acknowledged=acknowledged)
 
-    def requests(self, events: Sequence[Event], first: int) -> bytes:
-        """Requests that publish these, each numbered by how many events there are up to its last."""
+    def requests(self, events: Sequence[Event], first: int, *, acknowledged: bool = True) -> bytes:
+        """Requests that publish these, each numbered by how many events there are up to its last.
+
+        Where nothing is acknowledged, all have the number 0: nobody waits for an answer.
+        """
         return b"".join(
-            frame(encode(messages.ClientEvents(first + place + len(part), part)))
+            frame(encode(messages.ClientEvents((first + place + len(part)) * acknowledged, part)))
             for place in range(0, len(events), self.together)
             if (part := tuple(events[place : place + self.together]))
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -253,6 +254,18 @@ async def test_a_node_that_is_not_heard_of_is_given_up() -> None:
         await until(lambda: one.links.linked == [9])
         await until(lambda: one.links.linked == [])
         assert one.notices == ["the link to node 9 broke: nothing was heard for long"]
+
+
+@alone
+async def test_who_stood_still_itself_takes_nobody_for_silent() -> None:
+    async with sites(1, 2) as (one, two):
+        one.links.introduce(2, two.links.endpoint)
+        one.links.send(2, Ack(0.0, 1))
+        await until(lambda: len(two.came) == 1)
+        time.sleep(2.0)
+        one.links.send(2, Ack(0.0, 2))
+        await until(lambda: len(two.came) == 2)
+        assert one.links.counts["broken"] == two.links.counts["broken"] == 0
 
 
 @alone

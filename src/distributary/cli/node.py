@@ -22,7 +22,6 @@ examples:
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 
 from distributary.cli.terminal import FAILED, WELL, add_options, describe, say
@@ -37,8 +36,9 @@ def configure(command: argparse.ArgumentParser) -> None:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    from distributary.live.event_loop import run_node
     from distributary.live.process import serve
     from distributary.live.settings import NodeSettings
 
-    well = asyncio.run(serve(NodeSettings(parsed.file), say, parsed.ready))
+    well = run_node(serve(NodeSettings(parsed.file), say, parsed.ready))
     return WELL if well else FAILED

@@ -20,8 +20,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Protocol
@@ -138,12 +137,11 @@ class ClientRoom:
         self._gathering = False
         """Whether what clients are told is written when all that has come is done."""
 
-    @contextmanager
-    def gathered(self) -> Iterator[None]:
-        """Write what clients are told meanwhile at the end."""
+    def serve(self, client: ClientLine, came: Sequence[Message]) -> None:
+        """Do what a client asks, all that has come, and write what clients are told at the end."""
         self._gathering = True
         try:
-            yield
+            client.receive(came)
         finally:
             self._gathering = False
             self.flush()
@@ -380,11 +378,11 @@ class ClientLine:
     # What it asks.
 
     def _publish(self, requests: Sequence[messages.ClientEvents]) -> None:
-        if self._broker.acknowledges and not self._broker.keeps_log:
+        if self._broker.keeps_log or not self._broker.acknowledges:
+            self._publish_together(requests)
+        else:
             for request in requests:
                 self._publish_by_key(request)
-        else:
-            self._publish_together(requests)
         if not self.paused:
             self._read_or_wait()
 

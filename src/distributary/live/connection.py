@@ -6,10 +6,11 @@ Its owner (`links`) decides what becomes of it. Here is what every connection ha
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from distributary.errors import DistributaryError
 from distributary.live.client_messages import ClientGreeting
@@ -97,13 +98,13 @@ class Connection(asyncio.Protocol):
         self._reason = "the other side closed it"
         self._heard = self._spoke = loop.time()
         self._asked = 0.0
+        self._next_beat = math.inf
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """There is a connection: whoever made it greets."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass of it
         made = transport.get_extra_info("socket")
         if made is not None:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -136,15 +137,14 @@ class Connection(asyncio.Protocol):
         came: list[Message] = []
         room = self._owner.clients
         assert room is not None
-        with room.gathered():
-            try:
-                for each in self._frames.read(data):
-                    message = decode(each)
-                    if type(message) is not LinkBeat:
-                        came.append(message)
-            finally:
-                if came and not self._transport.is_closing():
-                    client.receive(came)
+        try:
+            for each in self._frames.read(data):
+                message = decode(each)
+                if type(message) is not LinkBeat:
+                    came.append(message)
+        finally:
+            if came and not self._transport.is_closing():
+                room.serve(client, came)
 
     def connection_lost(self, error: Exception | None) -> None:
         """It has ended."""
@@ -266,6 +266,9 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         now, beat = self._loop.time(), self._owner.limits.beat
+        if now - self._next_beat > beat / 2:  # this node itself stood still, and has not read what came
+            self._heard += now - self._next_beat
+        self._next_beat = now + beat / 2
         if now - self._heard > SILENCE * beat and self._transport.is_reading():
             self.abort("nothing was heard for long")
             return

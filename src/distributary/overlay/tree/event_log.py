@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distributary.model import Event
@@ -30,24 +30,24 @@ def total_size(events: Sequence[Event]) -> int:
     return sum([len(event.encoded) if event.encoded is not None else event_size(event) for event in events])
 
 
-def in_parts(events: Sequence[Event]) -> Iterator[slice]:
+def in_parts(events: Sequence[Event]) -> list[slice]:
     """Which events go together in a message or a record, in order: so many bytes at most, or one event.
 
     >>> long = Event("e2", document="x" * MOST_TOGETHER)
     >>> [part.stop for part in in_parts([Event("e1"), long, Event("e3"), Event("e4")])]
     [1, 2, 4]
     """
-    if total_size(events) <= MOST_TOGETHER:
-        yield slice(0, len(events))
-        return
+    if len(events) <= 1 or total_size(events) <= MOST_TOGETHER:
+        return [slice(0, len(events))]
     sizes = [event_size(event) for event in events]
+    parts: list[slice] = []
     first = size = 0
     for place, each in enumerate(sizes):
         size += each
         if size > MOST_TOGETHER and place > first:
-            yield slice(first, place)
+            parts.append(slice(first, place))
             first, size = place, each
-    yield slice(first, len(events))
+    return [*parts, slice(first, len(events))]
 
 
 class _Chunk(NamedTuple):
