@@ -6,7 +6,7 @@ many seeds. `quick` ones are part of `make test`, all of `make chaos`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from distributary.filters.change import ChangeFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Delivery, Event, EventKey, SubscriptionKey
+from distributary.model import Delivery, Event, EventKey, Offset, SubscriptionKey
 from distributary.overlay.courier import Courier
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.stabilisation import Stabilisation
@@ -70,11 +70,22 @@ def bug(
 # What a home does with what it is given.
 
 
+def one_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Have homes take the events of a batch as they take single ones, so that a bug there is met by all."""
+
+    def offer_all(self: Home, events: Sequence[tuple[int, Event]], epoch: float) -> None:
+        for number, event in events:
+            self.offer(event, Offset(epoch, number))
+
+    patch.setattr(Home, "offer_all", offer_all)
+
+
 @bug("central")
 @bug("tree")
 @bug("hope-kbpp")
 @bug("flooding", quick=True)
 def mute(patch: pytest.MonkeyPatch) -> None:
+    one_by_one(patch)
     patch.setattr(Home, "_hand_out", lambda self, event, keys, reached, offset=None: None)
 
 
@@ -94,6 +105,7 @@ def unheard(patch: pytest.MonkeyPatch, deaf_to: Callable[[Home, SubscriptionKey]
     ) -> None:
         whole(self, event, [key for key in keys if not deaf_to(self, key)], reached, offset)
 
+    one_by_one(patch)
     patch.setattr(Home, "_hand_out", hand_out)
 
 
@@ -123,6 +135,7 @@ def postponed(patch: pytest.MonkeyPatch, *, at_once: bool) -> None:
             self.node.wake_after(LATER, "later", item)
 
     patch.setattr(Home, "__init__", init)
+    one_by_one(patch)
     patch.setattr(Home, "_hand_out", late)
 
 
@@ -151,6 +164,7 @@ def leaking(patch: pytest.MonkeyPatch) -> None:
             for key in self.subscriptions:
                 self.node.deliver(Delivery(event, key.subscriber, (key.id,)))
 
+    one_by_one(patch)
     patch.setattr(Home, "offer", offer)
 
 
@@ -166,6 +180,7 @@ def unasked_amid_faults(patch: pytest.MonkeyPatch) -> None:
         else:
             whole(self, event, offset)
 
+    one_by_one(patch)
     patch.setattr(Home, "offer", offer)
 
 
@@ -187,6 +202,7 @@ def events_known_by_their_id_alone(patch: pytest.MonkeyPatch) -> None:
             ids.add(event.id)
             whole(self, event, offset)
 
+    one_by_one(patch)
     patch.setattr(Home, "offer", offer)
 
 
@@ -210,6 +226,7 @@ def one_subscription_named_of_several(patch: pytest.MonkeyPatch) -> None:
             first.setdefault(key.subscriber, key)
         whole(self, event, first.values(), reached, offset)
 
+    one_by_one(patch)
     patch.setattr(Home, "_hand_out", hand_out)
 
 
