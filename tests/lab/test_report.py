@@ -68,9 +68,7 @@ def page_of(out: Path, to: Path) -> Page:
 def test_the_table_has_every_claim_before_anything_has_run(tmp_path: Path) -> None:
     lines = {line.claim.id: line for line in all_lines(results_in(tmp_path))}
     assert set(lines) == set(claims())
-    assert {line.state for line in lines.values()} <= {NO_EXPERIMENT, NOT_RUN, "not reproduced"}
-    assert lines["000-fig4"].state == "not reproduced"
-    assert "sockets" in lines["000-fig4"].reason
+    assert {line.state for line in lines.values()} <= {NO_EXPERIMENT, NOT_RUN}
     assert lines["000-fig6"].state == NOT_RUN
 
 

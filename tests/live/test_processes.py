@@ -67,7 +67,7 @@ def test_a_file_says_all_that_a_node_needs(tmp_path: Path) -> None:
         ),
         (
             'name = "a"\n[tls]\ncertificate = "a"\nkey = "b"\nauthority = "c"',
-            "cannot be used: [Errno 2] No such file or directory",
+            "TLS: there is no file",
         ),
     ],
 )

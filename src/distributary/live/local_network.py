@@ -108,7 +108,7 @@ class LocalNetwork:
 
     def view(self) -> dict[str, Any]:
         """The network as its nodes tell it (`network_view`)."""
-        described = self._described()
+        described = self.described()
         with ThreadPoolExecutor(len(described["nodes"])) as threads:
             return network_view(described, list(threads.map(_health, described["nodes"])))
 
@@ -117,14 +117,14 @@ class LocalNetwork:
 
         DistributaryError when a node does not answer.
         """
-        entries = self._described()["nodes"]
+        entries = self.described()["nodes"]
         with ThreadPoolExecutor(len(entries)) as threads:
             told = threads.map(partial(_lines_of, seconds=seconds), entries)
             return merged(line for lines in told for line in lines)
 
     def recorded(self) -> list[str]:
         """What nodes that record themselves have written since their start, in the order of time."""
-        entries = self._described()["nodes"]
+        entries = self.described()["nodes"]
         files = [self.directory / f"{entry['name']}.trace" for entry in entries]
         lines = [line for file in files if file.exists() for line in file.read_text().split("\n")[:-1]]
         if not lines:
@@ -136,7 +136,7 @@ class LocalNetwork:
 
     def down(self) -> int:
         """Stop all nodes that run, and forget the network; how many were stopped."""
-        entries = self._described()["nodes"]
+        entries = self.described()["nodes"]
         for entry in entries:
             entry["pid"] = (_health(entry) or entry)["pid"]
         running = [entry for entry in entries if self._is_ours(entry)]
@@ -148,6 +148,8 @@ class LocalNetwork:
                 if time.monotonic() > end:
                     os.kill(entry["pid"], signal.SIGKILL)
                 time.sleep(0.02)
+        for process in self._started.values():
+            process.wait(FAREWELL)
         (self.directory / NETWORK_FILE).unlink()
         return len(running)
 
@@ -197,7 +199,8 @@ class LocalNetwork:
             raise DistributaryError(f"{name} has not joined in {PATIENCE:g} seconds; see {log}")
         time.sleep(0.02)
 
-    def _described(self) -> dict[str, Any]:
+    def described(self) -> dict[str, Any]:
+        """What `network.json` holds; DistributaryError when there is no network."""
         try:
             described: dict[str, Any] = json.loads((self.directory / NETWORK_FILE).read_text())
         except FileNotFoundError:
