@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from distributary.client import RefusedError, connect
+from distributary.client.connection import WINDOW
 from distributary.errors import DistributaryError
 from distributary.live import clients
 from distributary.live.broker import LiveBroker
@@ -67,6 +68,28 @@ async def test_many_events_come_once_each_and_in_order() -> None:
         async with buyer.subscribed(where="price > 8") as events:
             await seller.publish(*(quote(number) for number in range(3_000)))
             assert [(await anext(events)).id for _ in range(3_000)] == [f"e{n}" for n in range(3_000)]
+
+
+@alone
+async def test_who_waits_for_no_answer_takes_nobodys_turn() -> None:
+    async with broker() as hall, connect(hall.endpoint) as client:
+        for number in range(2 * WINDOW):
+            publishing = asyncio.create_task(client.publish(quote(number)))
+            await asyncio.sleep(0)
+            publishing.cancel()
+        async with asyncio.timeout(30):
+            await client.publish(quote(-1))
+
+
+@alone
+async def test_a_subscription_that_is_given_up_before_its_answer_is_not_presented_again() -> None:
+    async with broker() as hall, connect(hall.endpoint) as client:
+        iterating = asyncio.create_task(anext(client.subscribe(id="s1", topic="quotes")))
+        await asyncio.sleep(0)
+        iterating.cancel()
+        async with asyncio.timeout(30):
+            await client.publish(quote(1))  # answered after all that was asked before
+        assert client.session.subscriptions == ()
 
 
 @alone

@@ -404,6 +404,14 @@ def session_of(events: list[Event]) -> tuple[RememberedValues, ...]:
     return (RememberedValues("s1", "A", (("price", events[-1].attributes["price"]),)),)
 
 
+def test_what_comes_before_the_answer_counts_for_tolerances() -> None:
+    session, wanted = ClientSession(), Subscription("s1", "ann", topic="A", change={"price": 2})
+    session.expect(wanted)
+    session.receive(Event("e1", "A", {"price": 7}), ("s1",), Offset(1.0, 1))
+    session.begin(wanted)
+    assert session.received.last == (RememberedValues("s1", "A", (("price", 7),)),)
+
+
 def test_progress_is_taken_after_what_came_before_it() -> None:
     session = ClientSession()
     session.begin(Subscription("s1", "ann", topic="A"))

@@ -185,6 +185,7 @@ class Client:
     async def _register(self, subscription: Subscription) -> None:
         """Subscribe, and wait until the subscription is in force."""
         self._queues[subscription.id] = asyncio.Queue()
+        self._session.expect(subscription)
         answer = await self._ask(lambda number: messages.ClientSubscribe(number, subscription))
         for _, reason in (await answer).refused:
             raise RefusedError(reason)
@@ -417,9 +418,12 @@ class Client:
         asked, answer = self._unanswered.pop(number, (None, None))
         if isinstance(asked, messages.ClientSubscribe) and not refused:
             self._session.begin(asked.subscription)
-        if answer is not None and not answer.done():
+        elif isinstance(asked, messages.ClientUnsubscribe):  # of one that nobody waited for, perhaps
+            self._session.end(asked.id)
+        if answer is not None:
             self._room.release()
-            answer.set_result(message)
+            if not answer.done():  # whoever asked may wait no more
+                answer.set_result(message)
 
     async def _beat(self) -> None:
         while True:

@@ -120,6 +120,10 @@ class ClientSession:
     def begin(self, subscription: Subscription) -> None:
         """A subscription is in force."""
         self._subscriptions[subscription.id] = subscription
+        self.expect(subscription)
+
+    def expect(self, subscription: Subscription) -> None:
+        """A subscription is asked for: what comes for it counts, though it may not be in force yet."""
         if subscription.change is not None:
             self._tolerances[subscription.id] = ChangeFilter.parse(subscription.change)
 
