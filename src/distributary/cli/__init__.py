@@ -7,7 +7,7 @@
   `event_batches`, the events of a file as they are matched
 - `run`, `replay`, `demo/`: on Spark
 - `plan`, `plan_trees`, `plan_queries`: trees and placements for sites; `plan_output`: how both end
-- `sim`, `sim_queries`, `sim_promise`, `trials`: the simulator; `unused`: options that change nothing in a trial
+- `sim`, `sim_queries`, `sim_promise`, `trials`: the simulator; `unused`: options that change nothing there
 - `network`, `node`, `publish`, `subscribe`, `query`: brokers on real sockets and their clients; with
   `link_speeds`, how slow links are made for trials, `network_status`, how a network is shown, and
   `subscribed_file`, what a subscriber writes and where it was
