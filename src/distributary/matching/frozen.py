@@ -43,7 +43,7 @@ from distributary.matching.checksums import checksum
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.bin"
-FORMAT = 7
+FORMAT = 8
 ALIGNMENT = 64
 
 CHECKSUM = re.compile(rb'\{"checksum": ([0-9]{1,10}), ')

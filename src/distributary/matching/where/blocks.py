@@ -21,6 +21,7 @@ from distributary.matching.columns import NULL
 from distributary.matching.memory import lowest_bit, prefetch
 from distributary.matching.where.constraints import (
     MANY,
+    TAG_BITS,
     Constraints,
     FlatConditions,
     Found,
@@ -39,14 +40,21 @@ from distributary.matching.where.plan import (
     bucket_of,
     piece_buckets,
 )
+from distributary.matching.where.rough import (
+    EACH,
+    NOT_ROUGH,
+    build_rough,
+    lane,
+    may_hold,
+    rough_value,
+    surely_holds,
+)
 
 WIDTHS = (1, 2, 4, 8)
 """Words that a block's bitset may have; eight make one line of a processor's cache."""
 BLOCK = 64 * WIDTHS[-1]
 VISIT = 5.0
 """What it costs a row to meet a block, in words that could be ANDed instead."""
-AHEAD = 16
-"""For one event, the bitsets of a block are fetched while so many blocks before it are looked at."""
 MOST_BUCKETS = 256
 """A byte numbers the buckets of an attribute."""
 
@@ -62,6 +70,7 @@ class BitsetBlocks(NamedTuple):
     The conjunctions of a block with `alike[i]` greater than zero have so many constraints each, which are of
     the same kinds in the same order and of one piece. `constraint[i]` is the first of them, and the kinds of
     those from `kinds[i]` on tell for all: the block before has the same where it can, so that few are read.
+    Their rough bounds, if they have some, stand in `rough_bounds` from `rough[i]` on (see `rough`).
     """
 
     first: Ints
@@ -76,16 +85,20 @@ class BitsetBlocks(NamedTuple):
     alike: Ints
     constraint: Ints
     kinds: Ints
+    rough: Ints
+    rough_bounds: Words
 
 
 class RowBuckets(NamedTuple):
     """The rows by bucket: row i is in `number[a, i]` of attribute a; the rows of bucket b are
-    `order[a, begin[a, b]:begin[a, b + 1]]`. Where not `wanted[a]`, no constraint on a holds for any row."""
+    `order[a, begin[a, b]:begin[a, b + 1]]`. Where not `wanted[a]`, no constraint on a holds for any row. The
+    rough value of row i is `rough[a, i]`, if blocks have rough bounds; else there are none."""
 
     number: Bytes
     order: NDArray[np.uint16]
     begin: NDArray[np.uint16]
     wanted: Flags
+    rough: NDArray[np.uint16]
 
 
 def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
@@ -109,21 +122,23 @@ def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
     tables = np.take_along_axis(ends - table_sizes, place[group], axis=1)
     total = int(ends[-1, -1]) if len(ends) else 0
     alike, kinds = _alike(flat, first)
+    attributes = attributes.astype(np.int32)
+    buckets = piece_buckets(flat, planned.buckets)
     blocks = BitsetBlocks(
         first,
         width,
         named[group] > 4,
         np.full(len(width), np.iinfo(np.int32).max, np.int32),
         np.zeros(len(width), np.int32),
-        attributes.astype(np.int32),
+        attributes,
         tables,
-        np.unique(attributes).astype(np.int32),
+        np.unique(attributes),
         np.zeros(total, np.uint64),
         alike,
         flat.start[first[:-1]],
         kinds,
+        *build_rough(flat, planned.buckets, buckets, first, alike, attributes),
     )
-    buckets = piece_buckets(flat, planned.buckets)
     _fill_blocks(blocks, named[group], flat.start, flat.attribute, flat.piece_start, *buckets)
     return blocks
 
@@ -202,9 +217,11 @@ def _fill_blocks(
 
 
 @kernel
-def row_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> RowBuckets:
-    """Put the rows into the buckets of each attribute (of those that are asked for)."""
-    count = len(rows.tags)
+def row_buckets(buckets: Buckets, blocks: BitsetBlocks, rows: Rows) -> RowBuckets:
+    """Put the rows into the buckets of each attribute that blocks use."""
+    attributes, count = blocks.used, len(rows.tags)
+    is_rough = len(blocks.rough_bounds) > 0
+    rough = np.empty((len(buckets.size), count if is_rough else 0), np.uint16)
     number = np.empty((len(buckets.size), count), np.uint8)
     order = np.empty((len(buckets.size), count), np.uint16)
     begin = np.empty((len(buckets.size), MOST_BUCKETS + 2), np.uint16)
@@ -218,11 +235,14 @@ def row_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> RowBuckets:
             if wanted[attribute]:
                 column = np.uint64(rows.where[attribute])
                 tag, value = rows.tags[row, column], rows.values[row, column]
-                number[attribute, row] = bucket_of(buckets, attribute, tag, value)
+                bucket = bucket_of(buckets, attribute, tag, value)
+                number[attribute, row] = bucket
+                if is_rough:
+                    rough[attribute, row] = rough_value(buckets, attribute, tag, value, bucket)
     for attribute in attributes:
         if wanted[attribute]:
             _sort_by_bucket(number[attribute], order[attribute], begin[attribute])
-    return RowBuckets(number, order, begin, wanted)
+    return RowBuckets(number, order, begin, wanted, rough)
 
 
 @kernel
@@ -261,6 +281,10 @@ def find_grouped(
         left = _candidates(constraints.bounds, blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
+        if blocks.rough[block] != NOT_ROUGH:
+            out = out_rows, out_conjunctions, count
+            count = _check_roughly(constraints, blocks, block, rows, buckets, candidates[:left], base, *out)
+            continue
         kinds, alike = np.int64(blocks.kinds[block]), np.int64(blocks.alike[block])
         first_of_block, first_constraint = blocks.first[block], np.int64(blocks.constraint[block])
         for place in range(left):
@@ -278,6 +302,40 @@ def find_grouped(
             if passes:
                 count += 1
     return out_rows, out_conjunctions, count
+
+
+@inlined
+def _check_roughly(
+    constraints: Constraints,
+    blocks: BitsetBlocks,
+    block: int,
+    rows: Rows,
+    buckets: RowBuckets,
+    candidates: Ints,
+    base: int,
+    out_rows: Ints,
+    out_conjunctions: Ints,
+    count: Any,
+) -> Any:
+    """Add the candidates that hold, of a block with rough bounds; how many are found then."""
+    bounds, first_bound = blocks.rough_bounds, np.int64(blocks.rough[block])
+    kinds, alike = np.int64(blocks.kinds[block]), np.int64(blocks.alike[block])
+    for candidate in candidates:
+        row, bit = np.int64(candidate) // BLOCK, np.int64(candidate) % BLOCK
+        lanes = EACH
+        for place in range(alike):
+            attribute = constraints.kind[np.uint64(kinds + place)] >> TAG_BITS
+            lanes |= lane(buckets.rough[np.uint64(attribute), np.uint64(row)], place)
+        at = np.uint64(first_bound + 2 * bit)
+        lower, upper = bounds[at], bounds[at + np.uint64(1)]
+        out_rows[np.uint64(count)] = base + row
+        out_conjunctions[np.uint64(count)] = blocks.first[block] + bit
+        if surely_holds(lower, upper, lanes):
+            count += 1
+        elif may_hold(lower, upper, lanes):
+            _, first, last = constraints_of(constraints, blocks, block, bit)
+            count += holds_alike(constraints, rows, kinds, first, last, row)
+    return count
 
 
 @inlined
@@ -304,123 +362,6 @@ def wanted_bits(blocks: BitsetBlocks, unwanted: Flags) -> Words:
                 bit = conjunction - blocks.first[block]
                 wanted[block * WIDTHS[-1] + (bit >> 6)] |= np.uint64(1) << np.uint64(bit & 63)
     return wanted
-
-
-class LeadLists(NamedTuple):
-    """The blocks that are of interest to a row, by the bucket that it is in of their lead.
-
-    Those with the lead `leads[i]` that a row in bucket b may want are `blocks[begin[i, b]:begin[i, b + 1]]`.
-    """
-
-    leads: Ints
-    begin: Ints
-    blocks: Ints
-
-
-def lead_lists(blocks: BitsetBlocks) -> LeadLists:
-    """The lists of a segment's blocks."""
-    leads = np.unique(blocks.attributes[:, 0])
-    counts = np.maximum(blocks.to_bucket - blocks.from_bucket + 1, 0)
-    block = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    bucket = runs(blocks.from_bucket, counts)
-    place = np.searchsorted(leads, blocks.attributes[block, 0]) * (MOST_BUCKETS + 1) + bucket
-    order = np.argsort(place, kind="stable")
-    begin = np.searchsorted(place[order], np.arange(len(leads) * (MOST_BUCKETS + 1) + 1)).astype(np.int32)
-    return LeadLists(leads.astype(np.int32), begin, block[order])
-
-
-@kernel
-def visited_blocks(lists: LeadLists, number: Words) -> Ints:
-    """The blocks that a row in these buckets may want. No block wants the bucket NOTHING."""
-    count = 0
-    for place in range(len(lists.leads)):
-        at = place * (MOST_BUCKETS + 1) + np.int64(number[lists.leads[place]])
-        count += lists.begin[at + 1] - lists.begin[at]
-    visited, count = np.empty(count, np.int32), 0
-    for place in range(len(lists.leads)):
-        at = place * (MOST_BUCKETS + 1) + np.int64(number[lists.leads[place]])
-        for listed in range(lists.begin[at], lists.begin[at + 1]):
-            visited[count] = lists.blocks[listed]
-            count += 1
-    return visited
-
-
-@kernel
-def single_buckets(buckets: Buckets, attributes: Ints, rows: Rows, row: int) -> Words:
-    """The bucket of a row for each attribute (of those that are asked for); NOTHING for the others."""
-    number = np.zeros(len(buckets.size), np.uint64)
-    for attribute in attributes:
-        column = rows.where[attribute]
-        number[attribute] = bucket_of(buckets, attribute, rows.tags[row, column], rows.values[row, column])
-    return number
-
-
-@kernel
-def single_words(
-    blocks: BitsetBlocks, visited: Ints, first: int, number: Words, left: Words, place_of: Ints
-) -> tuple[int, int]:
-    """AND the bitsets of a row's buckets, and write the words that are not empty while there is room.
-
-    The blocks are those of interest, `visited`, from the first-th on. The place of a word is its number in
-    its block, plus `WIDTHS[-1]` times the block's. Returns which block is the next, and how many words there
-    are.
-    """
-    words, count = blocks.words, np.uint64(0)
-    starts = np.empty((AHEAD, 4), np.uint64)
-    for place in range(first, min(first + AHEAD, len(visited))):
-        _fetch_bitsets(blocks, visited[place], number, starts[place % AHEAD])
-    for place in range(first, len(visited)):
-        if np.int64(count) + WIDTHS[-1] > len(left):
-            return place, int(count)
-        block, ahead = np.uint64(visited[place]), np.uint64(place % AHEAD)
-        at0, at1 = starts[ahead, np.uint64(0)], starts[ahead, np.uint64(1)]
-        at2, at3 = starts[ahead, np.uint64(2)], starts[ahead, np.uint64(3)]
-        if place + AHEAD < len(visited):
-            _fetch_bitsets(blocks, visited[place + AHEAD], number, starts[ahead])
-        width, wide = np.uint64(blocks.width[block]), blocks.wide[block]
-        for offset in range(width):
-            word = np.uint64(offset)
-            common = words[at0 + word] & words[at1 + word] & words[at2 + word] & words[at3 + word]
-            if wide and common != 0:
-                for j in range(4, GROUPED_BY):
-                    common &= words[_bitset(blocks, block, j, number, width) + word]
-            left[count] = common
-            place_of[count] = block * np.uint64(WIDTHS[-1]) + word
-            # Arithmetic in place of a jump, which would be a coin toss.
-            count += np.uint64(common != 0)
-    return len(visited), int(count)
-
-
-@inlined
-def candidates_in(left: Words, place_of: Ints, found: Ints, in_block: Ints) -> int:
-    """Write the bit and the block of each conjunction that is left in these words; how many there are."""
-    count = np.uint64(0)
-    for at in range(len(left)):
-        word, place = left[at], place_of[at]
-        block, bit = place // WIDTHS[-1], 64 * (place % WIDTHS[-1])
-        while word != 0:
-            found[count] = bit + np.int64(lowest_bit(word))
-            in_block[count] = block
-            count += np.uint64(1)
-            word &= word - np.uint64(1)
-    return int(count)
-
-
-@inlined
-def _fetch_bitsets(blocks: BitsetBlocks, visited: Any, number: Words, starts: Words) -> None:
-    """Note where the first bitsets begin that a block will be asked for, and have them fetched."""
-    block = np.uint64(visited)
-    width = np.uint64(blocks.width[block])
-    for j in range(4):
-        starts[j] = _bitset(blocks, block, j, number, width)
-        prefetch(blocks.words, starts[j])
-
-
-@inlined
-def _bitset(blocks: BitsetBlocks, block: np.uint64, j: int, number: Words, width: np.uint64) -> Any:
-    """Where the bitset begins of a block's j-th attribute and the bucket that it has."""
-    attribute, table = attribute_of_block(blocks, block, j)
-    return table + number[attribute] * width
 
 
 @inlined
@@ -461,6 +402,7 @@ def _candidates(
         return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
     width, wide = np.uint64(blocks.width[at_block]), blocks.wide[at_block]
+    is_rough = blocks.rough[at_block] != NOT_ROUGH
     bounds_each = np.uint64(2 * blocks.alike[at_block])
     first_bound = np.uint64(2 * blocks.constraint[at_block])
     some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
@@ -484,8 +426,9 @@ def _candidates(
                     left &= words[table + np.uint64(number[attribute, row]) * width + word]
             while left != 0:
                 bit = word * np.uint64(64) + lowest_bit(left)
-                prefetch(bounds, first_bound + bit * bounds_each)
-                prefetch(bounds, first_bound + bit * bounds_each + bounds_each - np.uint64(1))
+                if not is_rough:
+                    prefetch(bounds, first_bound + bit * bounds_each)
+                    prefetch(bounds, first_bound + bit * bounds_each + bounds_each - np.uint64(1))
                 found[count] = row * np.uint64(BLOCK) + bit
                 count += np.uint64(1)
                 left &= left - np.uint64(1)

@@ -21,7 +21,6 @@ from distributary.matching.where.blocks import (
     BLOCK,
     MOST_BUCKETS,
     BitsetBlocks,
-    LeadLists,
     RowBuckets,
     attribute_of_block,
     find_grouped,
@@ -34,6 +33,7 @@ from distributary.matching.where.keys import find_keyed
 from distributary.matching.where.plain_rows import plain_rows
 from distributary.matching.where.plan import GROUPED_BY
 from distributary.matching.where.single import bound_conditions
+from distributary.matching.where.visits import LeadLists
 
 SHARED = 16
 """When this many of a few rows meet a block, on average, they are searched as those of a large batch."""
@@ -99,7 +99,7 @@ def _grouped(
 ) -> Found:
     """Add the grouped conjunctions that hold to what was found."""
     blocks, room = searched.blocks, CHECKED + MEETINGS * BLOCK
-    buckets = row_buckets(searched.buckets, blocks.used, rows)
+    buckets = row_buckets(searched.buckets, blocks, rows)
     if _count_meetings(searched.lists, buckets) >= SHARED * len(blocks.width):
         candidates = np.empty(BLOCK * len(rows.tags), np.int32)
         return find_grouped(constraints, blocks, rows, buckets, ALL, candidates, 0, out_rows, held, count)

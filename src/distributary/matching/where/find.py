@@ -27,25 +27,25 @@ from distributary.matching.bound import array_at
 from distributary.matching.index import AnyArrays
 from distributary.matching.layers import OWN_ARRAYS, live_slots
 from distributary.matching.memory import prefetch
-from distributary.matching.where.blocks import (
-    BLOCK,
-    BitsetBlocks,
-    LeadLists,
-    candidates_in,
-    constraints_of,
-    lead_lists,
-    single_buckets,
-    single_words,
-    visited_blocks,
-)
+from distributary.matching.where.blocks import BLOCK, BitsetBlocks, constraints_of
 from distributary.matching.where.constraints import UNCERTAIN, Constraints, Rows, holds_alike
 from distributary.matching.where.keys import KeyTable, find_keyed
 from distributary.matching.where.plan import GROUPED_BY, SPECIAL, Buckets
+from distributary.matching.where.rough import NOT_ROUGH, may_hold, surely_holds
 from distributary.matching.where.single import (
     CONDITION_TYPES,
     bind_conditions,
     bound_conditions,
     single_row,
+)
+from distributary.matching.where.visits import (
+    Candidates,
+    LeadLists,
+    candidates_in,
+    lead_lists,
+    single_buckets,
+    single_words,
+    visited_blocks,
 )
 
 ALL_ALIVE = -1
@@ -75,7 +75,7 @@ SEARCHED_TYPES = (
     *(np.int32, np.float64, np.uint8, np.uint8, np.int32),
     *(np.int32, np.int32, np.int64, np.int32, np.int32, np.int32),
     *(np.int32, np.int32, np.bool_, np.int32, np.int32, np.int32, np.int64, np.int32, np.uint64),
-    *(np.int32, np.int32, np.int32),
+    *(np.int32, np.int32, np.int32, np.int32, np.uint64),
     *(np.int32, np.int32, np.int32),
 )
 """The types of the arrays of `SearchedConditions`, one after another: as they are bound."""
@@ -116,11 +116,13 @@ def searched_conditions(words: Longs) -> SearchedConditions:
             array_at(words, at + 22, np.int32),
             array_at(words, at + 23, np.int32),
             array_at(words, at + 24, np.int32),
+            array_at(words, at + 25, np.int32),
+            array_at(words, at + 26, np.uint64),
         ),
         LeadLists(
-            array_at(words, at + 25, np.int32),
-            array_at(words, at + 26, np.int32),
             array_at(words, at + 27, np.int32),
+            array_at(words, at + 28, np.int32),
+            array_at(words, at + 29, np.int32),
         ),
     )
 
@@ -207,8 +209,7 @@ def _holding(constraints: Constraints, searched: SearchedConditions, rows: Rows)
         bits = rows.values.view(np.int64)
         out_rows, held, count = find_keyed(constraints, keys, rows, bits, 0, out_rows, held, count)
     if len(blocks.width):
-        candidates, in_block = np.empty(ROOM, np.int32), np.empty(ROOM, np.int32)
-        held, count = _grouped(constraints, searched, rows, 0, candidates, in_block, held, count)
+        held, count = _grouped(constraints, searched, rows, held, count)
     free, end = blocks.first[-1], len(constraints.start) - 1
     held = with_room(held, count, end - free)
     for conjunction in range(free, end):
@@ -219,26 +220,25 @@ def _holding(constraints: Constraints, searched: SearchedConditions, rows: Rows)
 
 @kernel
 def _grouped(
-    constraints: Constraints,
-    searched: SearchedConditions,
-    rows: Rows,
-    row: int,
-    candidates: Ints,
-    in_block: Ints,
-    held: Ints,
-    count: int,
+    constraints: Constraints, searched: SearchedConditions, rows: Rows, held: Ints, count: int
 ) -> tuple[Ints, int]:
-    """Add the grouped conjunctions that hold for a row; what is held then, and how many."""
+    """Add the grouped conjunctions that hold for the only row; what is held then, and how many."""
     blocks = searched.blocks
-    in_buckets = single_buckets(searched.buckets, blocks.used, rows, row)
+    in_buckets, rough = single_buckets(searched.buckets, blocks.used, rows, 0)
     visited = visited_blocks(searched.lists, in_buckets)
     left, place_of = np.empty(ROOM // 64, np.uint64), np.empty(ROOM // 64, np.int32)
+    candidates = Candidates(
+        np.empty(ROOM, np.int32),
+        np.empty(ROOM, np.int32),
+        np.empty(ROOM, np.int32),
+        np.empty(ROOM, np.uint64),
+    )
     next_block = 0
     while next_block < len(visited):
         next_block, words = single_words(blocks, visited, next_block, in_buckets, left, place_of)
-        found = candidates_in(left[:words], place_of, candidates, in_block)
+        found = candidates_in(constraints, blocks, left[:words], place_of, rough, candidates)
         held = with_room(held, count, found)
-        count = _checked(constraints, blocks, rows, row, candidates[:found], in_block, held, count)
+        count = _checked(constraints, blocks, rows, candidates, found, held, count)
     return held, count
 
 
@@ -247,24 +247,57 @@ def _checked(
     constraints: Constraints,
     blocks: BitsetBlocks,
     rows: Rows,
-    row: Any,
-    candidates: Ints,
-    in_block: Ints,
+    candidates: Candidates,
+    found: Any,
     held: Ints,
     count: Any,
 ) -> Any:
-    """Add those of the candidates, bits in these blocks, whose constraints hold; how many are held then."""
-    for place in range(len(candidates)):
-        if blocks.alike[in_block[place]] == 0:
-            prefetch(constraints.start, blocks.first[in_block[place]] + candidates[place])
-    for place in range(len(candidates)):
-        kinds, first, last = constraints_of(constraints, blocks, in_block[place], candidates[place])
+    """Add those of the candidates that hold; how many are held then."""
+    open_count = np.uint64(0)
+    for at in range(found):
+        place = np.uint64(at)
+        rough = candidates.rough[place]
+        block, bit = np.uint64(candidates.block[place]), candidates.bit[place]
+        is_open = True
+        if rough != NOT_ROUGH:
+            lower, upper = blocks.rough_bounds[np.uint64(rough)], blocks.rough_bounds[np.uint64(rough + 1)]
+            lanes = candidates.lanes[place]
+            if surely_holds(lower, upper, lanes):
+                held[count] = blocks.first[block] + bit
+                count += 1
+                is_open = False
+            else:
+                is_open = may_hold(lower, upper, lanes)
+        if is_open:  # noted where those before it were
+            candidates.block[open_count], candidates.bit[open_count] = block, bit
+            open_count += np.uint64(1)
+            if blocks.alike[block] == 0:
+                prefetch(constraints.start, blocks.first[block] + bit)
+    return _checked_exactly(constraints, blocks, rows, candidates, np.int64(open_count), held, count)
+
+
+@inlined
+def _checked_exactly(
+    constraints: Constraints,
+    blocks: BitsetBlocks,
+    rows: Rows,
+    candidates: Candidates,
+    found: Any,
+    held: Ints,
+    count: Any,
+) -> Any:
+    """Add those of the candidates whose constraints hold; how many are held then."""
+    for place in range(found):
+        kinds, first, last = constraints_of(
+            constraints, blocks, candidates.block[place], candidates.bit[place]
+        )
         prefetch(constraints.bounds, 2 * first)
         prefetch(constraints.bounds, 2 * last - 1)
         prefetch(constraints.kind, kinds)
-    for place in range(len(candidates)):
-        kinds, first, last = constraints_of(constraints, blocks, in_block[place], candidates[place])
-        held[count] = blocks.first[in_block[place]] + candidates[place]
-        if holds_alike(constraints, rows, kinds, first, last, row):
+    for place in range(found):
+        block, bit = candidates.block[place], candidates.bit[place]
+        kinds, first, last = constraints_of(constraints, blocks, block, bit)
+        held[count] = blocks.first[block] + bit
+        if holds_alike(constraints, rows, kinds, first, last, 0):
             count += 1
     return count
