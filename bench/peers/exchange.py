@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 FOLDER = Path("build/peers")
-LONGEST = 900
-"""Seconds after which a peer's program is stopped."""
+LONGEST = 300
+"""Seconds after which a peer's program is stopped, so that one which never ends does not make the run longer
+than all others together."""
 
 
 class FailedError(Exception):

@@ -9,7 +9,7 @@ from typing import Any
 
 from distributary.filters.where.closures import operand_function
 from distributary.filters.where.evaluate import NOW
-from distributary.filters.where.expression import attributes_of_operand
+from distributary.filters.where.expression import Computation, Like, Operand, attributes_of_operand, calls
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import Instant
 from distributary.model import Event
@@ -59,9 +59,24 @@ def value_function(key: str) -> Callable[[Event], Any]:
     if isinstance(operand, str):
         return lambda event: attribute_of(event, operand)
     names, value_of = attributes_of_operand(operand), operand_function(operand)
+    looks_at_clock = operand_looks_at_clock(operand)
 
     def value(event: Event) -> Any:
-        attributes = {name: attribute_of(event, name) for name in names}
-        return value_of({**attributes, NOW: arrival_of(event)})  # type: ignore[dict-item]
+        given = event.attributes
+        attributes: dict[str, Any] = {
+            name: attribute_of(event, name) if (found := given.get(name)) is None else found for name in names
+        }
+        if looks_at_clock:
+            attributes[NOW] = arrival_of(event)
+        return value_of(attributes)
 
     return value
+
+
+def operand_looks_at_clock(operand: Operand) -> bool:
+    """Whether `now()` stands in an operand.
+
+    >>> operand_looks_at_clock(operand_of("\\x03(at - now())"))
+    True
+    """
+    return isinstance(operand, Computation) and calls(Like(operand, ""), "now")

@@ -250,7 +250,7 @@ def _find_in_many_rows(
             bits = sealed(rows.values.view(np.int64))
             found = find_keyed(constraints, keys, rows, bits, start, *found)
         if len(blocks.width):
-            in_buckets = row_buckets(buckets, blocks, rows)
+            in_buckets = row_buckets(buckets, blocks.used, rows)
             found = find_grouped(constraints, blocks, rows, in_buckets, wanted, candidates, start, *found)
         is_sample = end == SAMPLE and count >= LARGE
         if is_sample and everywhere.learn(arrays["owner"][found[1][: found[2]]], SAMPLE):

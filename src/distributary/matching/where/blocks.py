@@ -21,7 +21,6 @@ from distributary.matching.columns import NULL
 from distributary.matching.memory import lowest_bit, prefetch
 from distributary.matching.where.constraints import (
     MANY,
-    TAG_BITS,
     Constraints,
     FlatConditions,
     Found,
@@ -40,15 +39,7 @@ from distributary.matching.where.plan import (
     bucket_of,
     piece_buckets,
 )
-from distributary.matching.where.rough import (
-    EACH,
-    NOT_ROUGH,
-    build_rough,
-    lane,
-    may_hold,
-    rough_value,
-    surely_holds,
-)
+from distributary.matching.where.rough import build_rough
 
 WIDTHS = (1, 2, 4, 8)
 """Words that a block's bitset may have; eight make one line of a processor's cache."""
@@ -91,14 +82,12 @@ class BitsetBlocks(NamedTuple):
 
 class RowBuckets(NamedTuple):
     """The rows by bucket: row i is in `number[a, i]` of attribute a; the rows of bucket b are
-    `order[a, begin[a, b]:begin[a, b + 1]]`. Where not `wanted[a]`, no constraint on a holds for any row. The
-    rough value of row i is `rough[a, i]`, if blocks have rough bounds; else there are none."""
+    `order[a, begin[a, b]:begin[a, b + 1]]`. Where not `wanted[a]`, no constraint on a holds for any row."""
 
     number: Bytes
     order: NDArray[np.uint16]
     begin: NDArray[np.uint16]
     wanted: Flags
-    rough: NDArray[np.uint16]
 
 
 def build_blocks(planned: SegmentPlan) -> BitsetBlocks:
@@ -217,11 +206,9 @@ def _fill_blocks(
 
 
 @kernel
-def row_buckets(buckets: Buckets, blocks: BitsetBlocks, rows: Rows) -> RowBuckets:
-    """Put the rows into the buckets of each attribute that blocks use."""
-    attributes, count = blocks.used, len(rows.tags)
-    is_rough = len(blocks.rough_bounds) > 0
-    rough = np.empty((len(buckets.size), count if is_rough else 0), np.uint16)
+def row_buckets(buckets: Buckets, attributes: Ints, rows: Rows) -> RowBuckets:
+    """Put the rows into the buckets of each attribute (of those that are asked for)."""
+    count = len(rows.tags)
     number = np.empty((len(buckets.size), count), np.uint8)
     order = np.empty((len(buckets.size), count), np.uint16)
     begin = np.empty((len(buckets.size), MOST_BUCKETS + 2), np.uint16)
@@ -235,14 +222,11 @@ def row_buckets(buckets: Buckets, blocks: BitsetBlocks, rows: Rows) -> RowBucket
             if wanted[attribute]:
                 column = np.uint64(rows.where[attribute])
                 tag, value = rows.tags[row, column], rows.values[row, column]
-                bucket = bucket_of(buckets, attribute, tag, value)
-                number[attribute, row] = bucket
-                if is_rough:
-                    rough[attribute, row] = rough_value(buckets, attribute, tag, value, bucket)
+                number[attribute, row] = bucket_of(buckets, attribute, tag, value)
     for attribute in attributes:
         if wanted[attribute]:
             _sort_by_bucket(number[attribute], order[attribute], begin[attribute])
-    return RowBuckets(number, order, begin, wanted, rough)
+    return RowBuckets(number, order, begin, wanted)
 
 
 @kernel
@@ -281,10 +265,6 @@ def find_grouped(
         left = _candidates(constraints.bounds, blocks, block, buckets, wanted, candidates)
         while count + left > len(out_rows):
             out_rows, out_conjunctions = grown(out_rows), grown(out_conjunctions)
-        if blocks.rough[block] != NOT_ROUGH:
-            out = out_rows, out_conjunctions, count
-            count = _check_roughly(constraints, blocks, block, rows, buckets, candidates[:left], base, *out)
-            continue
         kinds, alike = np.int64(blocks.kinds[block]), np.int64(blocks.alike[block])
         first_of_block, first_constraint = blocks.first[block], np.int64(blocks.constraint[block])
         for place in range(left):
@@ -302,40 +282,6 @@ def find_grouped(
             if passes:
                 count += 1
     return out_rows, out_conjunctions, count
-
-
-@inlined
-def _check_roughly(
-    constraints: Constraints,
-    blocks: BitsetBlocks,
-    block: int,
-    rows: Rows,
-    buckets: RowBuckets,
-    candidates: Ints,
-    base: int,
-    out_rows: Ints,
-    out_conjunctions: Ints,
-    count: Any,
-) -> Any:
-    """Add the candidates that hold, of a block with rough bounds; how many are found then."""
-    bounds, first_bound = blocks.rough_bounds, np.int64(blocks.rough[block])
-    kinds, alike = np.int64(blocks.kinds[block]), np.int64(blocks.alike[block])
-    for candidate in candidates:
-        row, bit = np.int64(candidate) // BLOCK, np.int64(candidate) % BLOCK
-        lanes = EACH
-        for place in range(alike):
-            attribute = constraints.kind[np.uint64(kinds + place)] >> TAG_BITS
-            lanes |= lane(buckets.rough[np.uint64(attribute), np.uint64(row)], place)
-        at = np.uint64(first_bound + 2 * bit)
-        lower, upper = bounds[at], bounds[at + np.uint64(1)]
-        out_rows[np.uint64(count)] = base + row
-        out_conjunctions[np.uint64(count)] = blocks.first[block] + bit
-        if surely_holds(lower, upper, lanes):
-            count += 1
-        elif may_hold(lower, upper, lanes):
-            _, first, last = constraints_of(constraints, blocks, block, bit)
-            count += holds_alike(constraints, rows, kinds, first, last, row)
-    return count
 
 
 @inlined
@@ -402,7 +348,6 @@ def _candidates(
         return 0
     words, number, count = blocks.words, buckets.number, np.uint64(0)
     width, wide = np.uint64(blocks.width[at_block]), blocks.wide[at_block]
-    is_rough = blocks.rough[at_block] != NOT_ROUGH
     bounds_each = np.uint64(2 * blocks.alike[at_block])
     first_bound = np.uint64(2 * blocks.constraint[at_block])
     some, of_block = len(wanted) > 0, np.uint64(block * WIDTHS[-1])
@@ -426,9 +371,8 @@ def _candidates(
                     left &= words[table + np.uint64(number[attribute, row]) * width + word]
             while left != 0:
                 bit = word * np.uint64(64) + lowest_bit(left)
-                if not is_rough:
-                    prefetch(bounds, first_bound + bit * bounds_each)
-                    prefetch(bounds, first_bound + bit * bounds_each + bounds_each - np.uint64(1))
+                prefetch(bounds, first_bound + bit * bounds_each)
+                prefetch(bounds, first_bound + bit * bounds_each + bounds_each - np.uint64(1))
                 found[count] = row * np.uint64(BLOCK) + bit
                 count += np.uint64(1)
                 left &= left - np.uint64(1)

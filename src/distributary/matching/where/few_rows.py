@@ -99,7 +99,7 @@ def _grouped(
 ) -> Found:
     """Add the grouped conjunctions that hold to what was found."""
     blocks, room = searched.blocks, CHECKED + MEETINGS * BLOCK
-    buckets = row_buckets(searched.buckets, blocks, rows)
+    buckets = row_buckets(searched.buckets, blocks.used, rows)
     if _count_meetings(searched.lists, buckets) >= SHARED * len(blocks.width):
         candidates = np.empty(BLOCK * len(rows.tags), np.int32)
         return find_grouped(constraints, blocks, rows, buckets, ALL, candidates, 0, out_rows, held, count)

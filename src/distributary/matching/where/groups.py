@@ -72,8 +72,10 @@ class PredicateGroup:
         self._places = places
         """Where the values of these attributes are among those of a row."""
         self._looks_at_clock = looks_at_clock
-        self._chosen = itemgetter(*places) if places else lambda given: ()
-        self._kept: dict[Any, bytes] = {}
+        self.chosen: Callable[[Sequence[Any]], Any] = itemgetter(*places) if places else lambda given: ()
+        """From what a row has of all attributes to what it has of these."""
+        self.kept: dict[Any, bytes] = {}
+        """What was worked out, by the values of the attributes and their types."""
         self._size = 0
         """Bytes that are remembered, about."""
         self.operands: list[tuple[int, OperandValue]] = []
@@ -81,25 +83,21 @@ class PredicateGroup:
         self.evaluated: list[tuple[int, Predicate]] = []
 
     def encoded(self, values: Sequence[Any], kinds: Sequence[type], now: Callable[[], Any]) -> bytes:
-        """What a row's values, which are of these types, come to; HardValueError when not for kernels."""
-        # Types too, for Python takes 1, 1.0 and true for equal.
-        key = self._chosen(values), self._chosen(kinds)
-        try:
-            encoded = self._kept.get(key)
-        except TypeError:  # a value that has no hash
-            encoded = None
-        if encoded is None:
-            encoded = self._work_out(values, now)
-            if self._is_plain(values, kinds):
-                self._keep(key, encoded)
+        """What a row's values, which are of these types, come to; HardValueError when not for kernels.
+
+        For who finds nothing in `kept`.
+        """
+        encoded = self._work_out(values, now)
+        if self._is_plain(values, kinds):
+            self._keep((self.chosen(values), self.chosen(kinds)), encoded)
         return encoded
 
     def encoded_each(
         self, rows: Sequence[tuple[Sequence[Any], Sequence[type]]], now: Callable[[int], Any]
     ) -> list[bytes]:
         """What the values of each row, with their types, come to; `now` says when a row arrived."""
-        kept, chosen = self._kept, self._chosen
-        try:
+        kept, chosen = self.kept, self.chosen
+        try:  # by types too, for Python takes 1, 1.0 and true for equal
             known = [kept.get((chosen(values), chosen(kinds))) for values, kinds in rows]
         except TypeError:  # a value that has no hash
             known = [None] * len(rows)
@@ -111,9 +109,9 @@ class PredicateGroup:
     def _keep(self, key: Any, encoded: bytes) -> None:
         self._size += len(encoded) + ENTRY
         if self._size > KEPT:
-            self._kept.clear()
+            self.kept.clear()
             self._size = len(encoded) + ENTRY
-        self._kept[key] = encoded
+        self.kept[key] = encoded
 
     def _is_plain(self, values: Sequence[Any], kinds: Sequence[type]) -> bool:
         """Whether the values say all that there is to know: not the clock, nor the sign of a zero."""
@@ -140,6 +138,20 @@ class PredicateGroup:
         text = b"".join(texts)
         numbers = array("d", (len(fields) // FIELDS, len(true), len(text), *fields, *true))
         return numbers.tobytes() + text + bytes(-len(text) % EIGHT)
+
+
+def encoded_groups(
+    groups: Sequence[PredicateGroup], values: Sequence[Any], kinds: Sequence[type], now: Callable[[], Any]
+) -> list[bytes]:
+    """What a row's values, which are of these types, come to in each group."""
+    try:
+        found = [group.kept.get((group.chosen(values), group.chosen(kinds))) for group in groups]
+    except TypeError:  # a value that has no hash
+        found = [None] * len(groups)
+    return [
+        group.encoded(values, kinds, now) if encoded is None else encoded
+        for group, encoded in zip(groups, found, strict=True)
+    ]
 
 
 def _encode(number: int, value: Any, fields: list[float], texts: list[bytes]) -> None:

@@ -1,10 +1,11 @@
 """Rough bounds: two words decide nearly every candidate among conjunctions of up to four ranges.
 
-Checking a candidate reads its bounds, a line of the cache that only it needs. For most, much less will do. A
-value is *rough* when nothing but its bucket is known, and which 64th of the bucket it lies in: 15 bits, that
-never decrease along a line of values (see `plan.Buckets`). So where a rough value is greater than the rough
-lower bound of a constraint and less than its upper one, the constraint holds; where it is less than the lower
-one or greater than the upper one, it does not; only where it equals one of them must the bounds be read.
+When one event is matched, checking a candidate reads its bounds, a line of the cache that only it needs. (In
+a batch many rows share it.) For most, much less will do. A value is *rough* when nothing but its bucket is
+known, and which 64th of the bucket it lies in: 15 bits, that never decrease along a line of values (see
+`plan.Buckets`). So where a rough value is greater than the rough lower bound of a constraint and less than
+its upper one, the constraint holds; where it is less than the lower one or greater than the upper one, it
+does not; only where it equals one of them must the bounds be read.
 
 The four rough values, the four lower and the four upper bounds of a conjunction are *lanes* of 16 bits of a
 word each, all four of which are compared by one subtraction. The highest bit of a lane is kept free for that.

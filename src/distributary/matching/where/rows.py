@@ -16,14 +16,13 @@ import numpy as np
 
 from distributary.filters.where.closures import operand_function
 from distributary.filters.where.expression import (
-    Computation,
-    Like,
     Operand,
     attributes_of,
     attributes_of_operand,
     calls,
     operands_of,
 )
+from distributary.filters.where.lookup import operand_looks_at_clock
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import Instant, plain
 from distributary.filters.where.write import operand_key
@@ -47,6 +46,7 @@ from distributary.matching.where.groups import (
     PLAIN_KINDS,
     PredicateGroup,
     TextPatterns,
+    encoded_groups,
     predicate_function,
 )
 from distributary.matching.where.patterns import is_pattern
@@ -110,14 +110,14 @@ class RowFormulas:
                 for value, kind in zip(given, kinds, strict=True)
             ]
             kinds = list(map(type, given))
-        groups = [group.encoded(given, kinds, now) for group in self._groups]
+        groups = encoded_groups(self._groups, given, kinds, now)
         found = np.empty(self._count, np.int32)
         count = _UNDECIDED
         numbers = self._numbers(given[: self._program_size], kinds[: self._program_size])
         if numbers is not None:
             count = _hold(self._bound.words, *numbers, np.frombuffer(b"".join(groups)), found)
         if count == _UNDECIDED:
-            groups += [group.encoded(given, kinds, now) for group in self._without_program]
+            groups += encoded_groups(self._without_program, given, kinds, now)
             count = _hold(self._bound.words, *_NO_NUMBERS, np.frombuffer(b"".join(groups)), found)
         return found[:count]
 
@@ -174,8 +174,7 @@ class RowFormulas:
             return found
 
         for number, operand in operands:
-            looks_at_clock = isinstance(operand, Computation) and calls(Like(operand, ""), "now")
-            group(attributes_of_operand(operand), looks_at_clock).operands.append(
+            group(attributes_of_operand(operand), operand_looks_at_clock(operand)).operands.append(
                 (number, operand_function(operand))
             )
         patterns: dict[str, list[tuple[int, SignedLeaf]]] = {}

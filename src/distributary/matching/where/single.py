@@ -13,15 +13,18 @@ What only evaluation can decide is left to the filters themselves. An event with
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.filters.change import as_float
+from distributary.filters.where.closures import leaf_function
+from distributary.filters.where.expression import And, Not, Or, attributes_of
 from distributary.filters.where.filter import WhereFilter
-from distributary.filters.where.lookup import value_function
+from distributary.filters.where.lookup import operand_looks_at_clock, value_function
+from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import plain
 from distributary.filters.where.write import OPERATION_KEY
 from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, read_table, sealed
@@ -45,6 +48,8 @@ from distributary.matching.where.constraints import MANY, PREDICATED, TAG_BITS, 
 from distributary.matching.where.evaluation import undecidable_rows
 from distributary.matching.where.plain_rows import plain_columns
 from distributary.matching.where.texts import Texts, rank_text
+
+T = TypeVar("T")
 
 OWN = ("id", "topic")
 """Names under which conditions find the event's own id and topic, where no attribute is called so."""
@@ -77,15 +82,20 @@ length of the text; and the texts, one after another. (A NamedTuple would take l
 class EventShape(NamedTuple):
     """What events with the same names and types of attributes have in common, if all are plain.
 
-    So little is left to do for each that comes in the same shape: most streams have few.
+    So little is left to do for each that comes in the same shape: most streams have few. Operations are taken
+    for attributes behind those of the event.
     """
 
     codes: Longs
     """Those of the encoded attributes."""
-    names: list[str] | None
-    """The attributes that the conditions name; None when they name all."""
+    places: list[int] | None
+    """The places of the attributes that the conditions name; None when they name all."""
     texts: list[int]
     """Which of them are texts."""
+
+
+Predicate = Callable[[SingleEvent], bool]
+"""Whether a condition is true for an event."""
 
 
 class SegmentConditions:
@@ -100,18 +110,25 @@ class SegmentConditions:
             for number, name in enumerate(names)
             if name.startswith(OPERATION_KEY)
         ]
+        operands = [operand_of(names[number]) for number, _ in self._operations]
+        self._looks_at_clock = any(map(operand_looks_at_clock, operands))
+        """Whether some operation does."""
         self._own = [name for name in OWN if name in self._numbers]
         self._shapes: dict[tuple[tuple[str, ...], tuple[type, ...]], EventShape | None] = {}
         self._meets_hard: dict[int, bool] = {}
         self._filters: dict[int, WhereFilter] = {}
-        self._predicates: dict[int, WhereFilter] = {}
+        self._predicates: dict[int, Predicate] = {}
 
     def encode(self, single: SingleEvent) -> EncodedEvent | None:
         """The event for this segment; None when a hard decimal calls for another way."""
         given = single.event.attributes
-        if len(given) > MOST_NAMES:
-            return self._encode_any(single)
-        alike = tuple(given), tuple(map(type, given.values()))
+        values: list[Any] = list(given.values())
+        if self._operations:
+            event = single.arrived if self._looks_at_clock else single.event
+            values += [value_of(event) for _, value_of in self._operations]
+        if len(values) > MOST_NAMES:
+            return self._encode_any(single, values)
+        alike = tuple(given), tuple(map(type, values))
         shape = self._shapes.get(alike, UNKNOWN)
         if shape is UNKNOWN:
             if len(self._shapes) == MOST_SHAPES:
@@ -119,28 +136,30 @@ class SegmentConditions:
             shape = self._shapes[alike] = self._shape(*alike)
         if shape is not None:
             try:
-                return _encoded(shape, given)
+                return _encoded(shape, values)
             except OverflowError:  # an integer beyond the doubles
                 pass
-        return self._encode_any(single)
+        return self._encode_any(single, values)
 
     def _shape(self, names: tuple[str, ...], kinds: tuple[type, ...]) -> EventShape | None:
-        """The shape of events with attributes of these names and types; None where more is to be found."""
-        asked = [place for place, name in enumerate(names) if name in self._numbers]
-        if self._operations or self._own or any("." in name for name in names):
+        """The shape of events with these names, and values of these types; None where it is no plain one."""
+        if self._own or any("." in name for name in names):
             return None
-        if not all(kinds[place] in PLAIN_TAGS for place in asked):
+        numbers = [self._numbers.get(name) for name in names] + [number for number, _ in self._operations]
+        asked = [(place, number) for place, number in enumerate(numbers) if number is not None]
+        asked = [(place, number) for place, number in asked if kinds[place] is not type(None)]
+        if not all(kinds[place] in PLAIN_TAGS for place, _ in asked):
             return None
-        codes = [_code(self._numbers[names[place]], PLAIN_TAGS[kinds[place]]) for place in asked]
-        wanted = None if len(asked) == len(names) else [names[place] for place in asked]
+        codes = [_code(number, PLAIN_TAGS[kinds[place]]) for place, number in asked]
+        places = [place for place, _ in asked]
         return EventShape(
             sealed(np.array(codes, np.int64)),
-            wanted,
-            [at for at, place in enumerate(asked) if kinds[place] is str],
+            None if len(places) == len(kinds) else places,
+            [at for at, place in enumerate(places) if kinds[place] is str],
         )
 
-    def _encode_any(self, single: SingleEvent) -> EncodedEvent | None:
-        """The event whatever it holds, value by value."""
+    def _encode_any(self, single: SingleEvent, values: list[Any]) -> EncodedEvent | None:
+        """The event whatever it holds, value by value; `values` are of its attributes, then of operations."""
         numbers = self._numbers
         fields: list[tuple[int, float]] = []
         texts: list[bytes] = []
@@ -155,12 +174,12 @@ class SegmentConditions:
             if given.get(name) is None:
                 own = single.event.id if name == "id" else single.event.topic
                 self._encode(numbers[name], own, fields, texts)
-        for number, value_of in self._operations:
-            if not self._encode(number, value_of(single.arrived), fields, texts):
+        for (number, _), value in zip(self._operations, values[len(given) :], strict=True):
+            if not self._encode(number, value, fields, texts):
                 return None
         codes = sealed(np.array([code for code, _ in fields], np.int64))
-        values = np.array([value for _, value in fields], np.float64)
-        return codes, values, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT
+        encoded = np.array([value for _, value in fields], np.float64)
+        return codes, encoded, np.frombuffer(b"".join(texts), np.uint8) if texts else NO_TEXT
 
     def plain_columns(self, batch: EventBatch) -> Longs | None:
         """The plain columns of the attributes that the conditions name (see `plain_rows`), if all are."""
@@ -168,7 +187,10 @@ class SegmentConditions:
 
     def passes(self, position: int, single: SingleEvent) -> bool:
         """Evaluate the filter at a position."""
-        return self._filter(self._filters, "texts", position).matches(single.arrived)
+        filter = self._filters.get(position)
+        if filter is None:
+            filter = _kept(self._filters, position, self._parsed("texts", position))
+        return filter.matches(single.arrived)
 
     def passing(self, conjunctions: Ints, single: SingleEvent) -> list[int]:
         """The positions of filters that pass, of which these uncertain conjunctions were found to hold.
@@ -177,35 +199,41 @@ class SegmentConditions:
         """
         arrays, known = self._arrays, dict[int, bool]()
         starts, predicate_of = arrays["predicate_start"], arrays["predicate_of"]
+        first = starts[conjunctions]
+        asked = zip(
+            arrays["owner"][conjunctions].tolist(),
+            arrays["flags"][conjunctions].tolist(),
+            first.tolist(),
+            (starts[conjunctions + 1] - first).tolist(),
+            predicate_of.take(first, mode="clip").tolist() if len(predicate_of) else first.tolist(),
+            strict=True,
+        )
         outcomes: dict[int, bool] = {}
-        for conjunction in conjunctions.tolist():
-            position = int(arrays["owner"][conjunction])
+        for position, flags, start, count, only in asked:
             if outcomes.get(position):
                 continue
-            if not arrays["flags"][conjunction] & PREDICATED:
+            if not flags & PREDICATED:
                 outcomes[position] = self.passes(position, single)
-                continue
-            asked = predicate_of[starts[conjunction] : starts[conjunction + 1]].tolist()
-            outcomes[position] = all(self._holds(predicate, single, known) for predicate in asked)
+            elif count == 1:
+                outcomes[position] = self._holds(only, single, known)
+            else:
+                several = predicate_of[start : start + count].tolist()
+                outcomes[position] = all(self._holds(predicate, single, known) for predicate in several)
         return [position for position, passed in outcomes.items() if passed]
 
-    def _holds(self, predicate: int, single: SingleEvent, known: dict[int, bool]) -> bool:
+    def _holds(self, number: int, single: SingleEvent, known: dict[int, bool]) -> bool:
         """Whether a predicate is true for the event; `known` are those that have been evaluated for it."""
-        found = known.get(predicate)
+        found = known.get(number)
         if found is None:
-            filter = self._filter(self._predicates, "predicates", predicate)
-            found = known[predicate] = filter.matches(single.arrived)
+            predicate = self._predicates.get(number)
+            if predicate is None:
+                predicate = _kept(self._predicates, number, _predicate(self._parsed("predicates", number)))
+            found = known[number] = predicate(single)
         return found
 
-    def _filter(self, kept: dict[int, WhereFilter], texts: str, number: int) -> WhereFilter:
+    def _parsed(self, texts: str, number: int) -> WhereFilter:
         """The filter with that number among the texts, as Python has it."""
-        filter = kept.get(number)
-        if filter is None:
-            if len(kept) == MOST_FILTERS:
-                kept.clear()
-            text = frozen.unpack_text(frozen.within(self._arrays, texts), number)
-            filter = kept[number] = WhereFilter.parse(text)
-        return filter
+        return WhereFilter.parse(frozen.unpack_text(frozen.within(self._arrays, texts), number))
 
     def _encode(self, number: int, value: Any, fields: list[tuple[int, float]], texts: list[bytes]) -> bool:
         """Add any value; False when it is a decimal that the kernels cannot tell from a bound."""
@@ -245,9 +273,35 @@ class SegmentConditions:
         return meets
 
 
-def _encoded(shape: EventShape, given: Mapping[str, Any]) -> EncodedEvent:
-    """An event of a shape."""
-    values = list(given.values()) if shape.names is None else [given[name] for name in shape.names]
+def _kept(kept: dict[int, T], number: int, made: T) -> T:
+    """What was made, which is kept from here on."""
+    if len(kept) == MOST_FILTERS:
+        kept.clear()
+    kept[number] = made
+    return made
+
+
+def _predicate(filter: WhereFilter) -> Predicate:
+    """What `WhereFilter.matches` says, as a function that has looked up what is fixed."""
+    expression = filter.expression
+    if filter.looks_at_clock or isinstance(expression, (And, Or, Not)):
+        return lambda single: filter.matches(single.arrived)
+    names, truth = attributes_of(expression), leaf_function(expression)
+
+    def holds(single: SingleEvent) -> bool:
+        given = single.event.attributes
+        for name in names:
+            if given.get(name) is None:  # it may be missing, the event's own, or an object
+                return filter.matches(single.event)
+        return truth(given) is True
+
+    return holds
+
+
+def _encoded(shape: EventShape, values: list[Any]) -> EncodedEvent:
+    """An event of a shape, with these values."""
+    if shape.places is not None:
+        values = [values[place] for place in shape.places]
     texts = NO_TEXT
     if shape.texts:
         encoded = []
