@@ -14,6 +14,7 @@ Ours, the default, and what it is made of, in reading order:
 - `rows`: formulas for one row or a few, from the values of an event
 - `everywhere`: which conditions are evaluated in this way for every event
 - `single`: one event as the kernels read it, and the conditions of a segment bound for it
+- `visits`, `rough`: the blocks that one row meets, and bounds rounded to a few bits, which decide most
 - `find`: the search for one event, in one kernel
 - `plain_rows`, `few_rows`: a few rows of a table read from its buffers, and searched in one kernel
 - `bitsets`: `WhereBitsets`, the index that puts them together

@@ -11,7 +11,7 @@ Candidates are checked against their constraints, so what is found is exact; a p
 uncertain conjunction is decided by evaluating its predicates, or the filter (see `constraints`).
 
 Cost of an event: see `keys` and `blocks`. Space: 21 bytes a constraint, and up to TEXT_CUTS / 8 bytes more if
-it is grouped, 4 if it is a key.
+it is grouped, 4 if it is a key; 16 bytes a conjunction with rough bounds (see `rough`).
 """
 
 from __future__ import annotations
