@@ -23,10 +23,10 @@ from distributary.sim.latency import ConstantLatency, Latency, WideAreaLatency
 from distributary.sim.metrics import Metrics
 from distributary.sim.simulator import Observer, Simulator
 from distributary.sim.trace import Trace
+from distributary.sim.trials.clients import made_up
 from distributary.systems.assembly import CIRCLE, Settings
 from distributary.systems.lookups import LookupBroker
 from distributary.systems.table import system
-from distributary.workloads import workload
 
 SEED = 1
 SYSTEMS = ("flooding", "central", "attributes", "state-aware-thresholds")
@@ -119,17 +119,16 @@ def _traffic(nodes: int, subscriptions: int, events: int) -> list[Result]:
     for name in SYSTEMS:
         chosen, deployment = system(name), _deployed(name, Settings(nodes))
         random = Random(SEED)
-        made = workload(chosen.workload)
-        for subscription in made.subscriptions(subscriptions, seed=SEED):
+        made = made_up(chosen.workload, subscriptions, events, SEED)
+        for subscription in made.subscriptions:
             deployment.subscribe(subscription, at=random.choice(deployment.founders))
         began = time.process_time()
         deployment.simulator.run(until=60.0)
-        published = list(made.events(events, seed=SEED))
-        for event in published:
+        for event in made.events:
             deployment.publish(event, at=random.choice(deployment.founders))
             deployment.simulator.run(until=deployment.simulator.now + 5.0)
         seconds = time.process_time() - began
-        checked = _checked(deployment, published[:CHECKED])
+        checked = _checked(deployment, made.events[:CHECKED])
         shown = f"{nodes:,} nodes, {subscriptions:,} subscriptions, {events:,} events"
         messages = deployment.metrics.total().messages
         results += [
@@ -193,7 +192,7 @@ def _largest(nodes: int, lookups: int) -> list[Result]:
     by_address = {broker.node.address: broker for broker in brokers}
     assert len(world.delivered) == lookups
     assert all(
-        by_address[delivered.address].ring.owns(CIRCLE.hash(delivered.item.event))
+        by_address[delivered.address].ring.owns(CIRCLE.hash(str(delivered.item.event.key)))
         for delivered in world.delivered
     )
     shown = f"the largest ring: {nodes:,} nodes, {lookups:,} lookups"
