@@ -46,12 +46,12 @@ class TrialDisks:
         return self._place(name) in self._mounted
 
     def fill(self, name: str, pid: int) -> None:
-        """Leave a node that runs no room."""
+        """Leave a node that runs no room; where it has ended, fill what that has set free."""
         if not self.stays_full(name):
             limit = (self._directory / f"{name}.log").stat().st_size + LOG_ROOM
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, limit))
             return
-        with open(self._place(name) / BALLAST, "wb", buffering=0) as ballast:
+        with open(self._place(name) / BALLAST, "ab", buffering=0) as ballast:
             size = PART
             while size:
                 try:

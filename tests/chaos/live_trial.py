@@ -256,6 +256,7 @@ class LiveTrial:
         self._disks.fill(victim, self._processes[victim].pid)
         codes = [await asyncio.to_thread(self._processes[victim].wait, self.patience)]
         if self._disks.stays_full(victim):
+            self._disks.fill(victim, 0)  # the journal has removed its write-ahead log
             self._start(victim)
             codes.append(await asyncio.to_thread(self._processes[victim].wait, self.patience))
         await asyncio.sleep(seconds)

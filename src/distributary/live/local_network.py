@@ -32,7 +32,7 @@ from distributary.systems.membership import settings_for
 
 NETWORK_FILE = "network.json"
 PATIENCE = 60.0
-"""Seconds in which all nodes must have joined."""
+"""Seconds in which a node must have joined, and as many more as there are nodes: all start at once."""
 FAREWELL = 10.0
 """Seconds in which a node must have stopped before it is killed."""
 
@@ -178,7 +178,7 @@ class LocalNetwork:
     def _wait_for(self, name: str) -> dict[str, Any]:
         """What a node says when it listens, and the files that it has."""
         ready = self.directory / f"{name}.json"
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + PATIENCE + len(self._started)
         while not ready.exists():
             self._require_running(name, end)
         told: dict[str, Any] = json.loads(ready.read_text())
@@ -186,7 +186,7 @@ class LocalNetwork:
         return told | {key: str(self.directory / file) for key, file in files.items()}
 
     def _wait_until_joined(self, entry: Mapping[str, Any]) -> None:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + PATIENCE + len(self._started)
         while not (_health(entry) or {}).get("joined"):
             self._require_running(entry["name"], end)
 
@@ -196,7 +196,7 @@ class LocalNetwork:
             lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
             raise DistributaryError(f"{name} stopped: {lines[-1]}")
         if time.monotonic() > end:
-            raise DistributaryError(f"{name} has not joined in {PATIENCE:g} seconds; see {log}")
+            raise DistributaryError(f"{name} has not joined in {PATIENCE + len(self._started):g} seconds; see {log}")
         time.sleep(0.02)
 
     def described(self) -> dict[str, Any]:
