@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 POLL = 0.01
-DEADLINE = 300.0
+DEADLINE = 1200.0
 
 
 class Victim:
