@@ -196,7 +196,8 @@ class LocalNetwork:
             lines = log.read_text(errors="replace").splitlines() or ["it said nothing"]
             raise DistributaryError(f"{name} stopped: {lines[-1]}")
         if time.monotonic() > end:
-            raise DistributaryError(f"{name} has not joined in {PATIENCE + len(self._started):g} seconds; see {log}")
+            waited = PATIENCE + len(self._started)
+            raise DistributaryError(f"{name} has not joined in {waited:g} seconds; see {log}")
         time.sleep(0.02)
 
     def described(self) -> dict[str, Any]:
