@@ -8,6 +8,7 @@ Modules, in reading order:
 - `greeting`: what nodes tell each other first, and who is refused.
 - `security`: certificates, and what needs them.
 - `client_messages`, `requests`, `clients`: what clients say and wait for, and how a broker serves them.
+- `deliveries`: deliveries in frames, of which what many clients are given alike is written once.
 - `lines`, `link_faults`: links that are slow, or disturbed, on purpose.
 - `connection`: one connection, from its greeting to its end.
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
@@ -16,6 +17,7 @@ Modules, in reading order:
 - `neighbours`: where other nodes listen, for when a node comes back.
 - `broker`: a broker of any system, on links.
 - `settings`, `status`, `process`: a node as a process: its file, what it says of itself, its life.
+- `event_loop`: how the process of a node is set up: its event loop, memory and garbage collector.
 - `rates`: how often things happen.
 - `local_network`, `network_view`: processes on this machine, started and stopped together, and
   what they tell, put together.
