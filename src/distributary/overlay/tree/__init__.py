@@ -22,7 +22,7 @@ before it and calls no other; `node` passes on what concerns several.
 - `probing`: how far other nodes are, for a node that chooses its parent.
 - `parent`: how a node gets, keeps and changes its parent.
 - `outbox`: events published at a node, until they are safe.
-- `standby`: the root's log on two disks.
+- `log_records`, `standby`: the log as records of a disk, and the root's log on two disks.
 - `intake`: how the root numbers what is published.
 - `succession`: how the root's role is handed over, how a failed root is replaced, and how one comes back.
 - `replay`: the root's log read from a place on, for clients that were away.
