@@ -12,6 +12,7 @@ rows answer a check and plots. Reading order:
 - `plots`, `report`: the page about all of it. `command`: the command `distributary lab`.
 
 The experiments are in packages by what they are about: `topics` (000), `xml` and `hope` (001), `state_aware`
-(002), `tree` and `placement` (003), `attributes` (004 and a figure of 002), `systems` (beyond the documents).
+(002), `tree` and `placement` (003), `attributes` (004 and a figure of 002), `systems` (beyond the documents),
+`network` (real sockets).
 Nothing outside imports the lab but its entry point. docs/lab.md tells how to add an experiment.
 """
