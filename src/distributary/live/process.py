@@ -53,17 +53,8 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
         if stop.is_set():
             starting.cancel()
             return True
-        endpoint = await starting
-        found = "joins" if settings.contacts else "founds"
-        note(f"node {table.name!r} ({broker.address}) {found} network {table.network!r} at {endpoint}")
-        where = {"name": table.name, "pid": os.getpid(), "client": str(endpoint), "address": broker.address}
-        if settings.status is not None:
-            where["status"] = str(await status.start(settings.status))
-            note(f"status at http://{where['status']}/health")
-        if ready is not None:
-            unfinished = ready.with_suffix(".part")
-            unfinished.write_text(json.dumps(where))
-            unfinished.replace(ready)
+        await starting
+        await _tell_where(settings, broker, status, ready, note)
         await _first(stop.wait(), broker.failure.wait())
         if broker.failure.is_set():
             note("stops")
@@ -78,6 +69,32 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
         await status.stop()
         await broker.stop()
         files.close()
+
+
+async def _tell_where(
+    settings: NodeSettings,
+    broker: LiveBroker,
+    status: StatusServer,
+    ready: Path | None,
+    note: Callable[[str], None],
+) -> None:
+    """Say where a node listens that takes part now, and open its status."""
+    table = settings.table
+    found = "joins" if settings.contacts else "founds"
+    note(f"node {table.name!r} ({broker.address}) {found} network {table.network!r} at {broker.endpoint}")
+    where = {
+        "name": table.name,
+        "pid": os.getpid(),
+        "client": str(broker.endpoint),
+        "address": broker.address,
+    }
+    if settings.status is not None:
+        where["status"] = str(await status.start(settings.status))
+        note(f"status at http://{where['status']}/health")
+    if ready is not None:
+        unfinished = ready.with_suffix(".part")
+        unfinished.write_text(json.dumps(where))
+        unfinished.replace(ready)
 
 
 class _TraceFile:
