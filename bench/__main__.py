@@ -6,7 +6,8 @@ python -m bench --quick            small versions that take seconds
 python -m bench peers              other engines beside ours, where their toolchains are installed
 python -m bench sizes              what an event costs with 1,000 to 1,000,000 subscriptions
 python -m bench network            live brokers beside mosquitto and nats-server, where they are installed
-python -m bench peers --help       more about one of the last three
+python -m bench live_nodes         200 live nodes at rest: memory, messages, processor time
+python -m bench peers --help       more about one of the last four
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MODULES = (
     "spark_sql",
     "queries",
 )
-NAMED = ("peers", "sizes", "network")
+NAMED = ("peers", "sizes", "network", "live_nodes")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 

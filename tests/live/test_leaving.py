@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from distributary.flow import QueryBuilder
 from distributary.live import broker as live_broker
 from distributary.live.broker import LiveBroker
 from distributary.model import Event
+from distributary.overlay.tree.state import TreeSettings
+from distributary.systems import table
 from live.loops import alone, until
 from live.query_network import query_network
 from live.test_processes import command
@@ -89,6 +92,25 @@ async def test_a_root_that_leaves_is_replaced_at_once(tmp_path: Path) -> None:
         await until(lambda: any(broker.place["parent"] is None and broker.joined for broker in others))
         new = root_of(others)
         assert (new.address, new.place["term"]) == (standby, term + 1), "no election was held"
+
+
+@pytest.mark.parametrize("lost", ["root", "standby"])
+@alone
+async def test_a_process_that_is_gone_is_found_by_connections_it_refuses(
+    lost: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = partial(TreeSettings, election=3_600.0, silence=3_600.0)  # nobody finds out by heartbeats
+    monkeypatch.setattr(table, "TreeSettings", patient)
+    async with AsyncExitStack() as stack:
+        brokers = await begin(stack, ["a", "b", "c"], tmp_path)
+        root = root_of(brokers)
+        standby = next(each for each in brokers if each.address == root.broker.tree.standby)  # type: ignore[union-attr]
+        gone = root if lost == "root" else standby
+        others = [each for each in brokers if each is not gone]
+        await gone.stop()
+        async with connect(others[0].endpoint) as seller:
+            await seller.publish(event(1))
+        assert root_of(others) is (standby if lost == "root" else root)
 
 
 @pytest.mark.parametrize("system", ["central", "hope-kbpp"])

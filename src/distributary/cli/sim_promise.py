@@ -30,6 +30,7 @@ def add_promise(parts: Commands[argparse.ArgumentParser]) -> None:
         ("--subscribers N", (whole(1), 6), "(6)"),
         ("--rate N", (factor, 1.0), "events a second of each publisher (1)"),
         ("--late CLASS", "", "messages that come late, such as ForwardedEvent (none)"),
+        ("--refused", False, "tell nodes that the process of another is gone, as connections do"),
         *SEEDS,
     )
 

@@ -31,7 +31,7 @@ from distributary.client.session import ClientItem, ClientSession
 from distributary.errors import DistributaryError
 from distributary.flow import Query, Source
 from distributary.live import client_messages as messages
-from distributary.live.codec import VERSION, CodecError, decode, encode
+from distributary.live.codec import OLDEST, VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
 from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint, reason_of
 from distributary.live.security import TlsFiles, is_loopback
@@ -311,7 +311,7 @@ class Client:
         frames: FrameReader,
     ) -> tuple[messages.ClientWelcome, list[Any]]:
         """Speak first; gives the welcome, and what came with it."""
-        writer.write(frame(encode(messages.ClientGreeting(VERSION, VERSION, self._network, self.name))))
+        writer.write(frame(encode(messages.ClientGreeting(OLDEST, VERSION, self._network, self.name))))
         try:
             async with asyncio.timeout(PATIENCE):
                 first = await _messages(reader, frames)

@@ -118,6 +118,7 @@ class LiveBroker:
             limits=limits,
             lines=lines,
             on_notice=self._notice,
+            on_refused=self._suspect,
         )
         self.clients = self.links.clients = ClientRoom(network, self)
         self.journal = None if data is None else Journal(data, self._fail)
@@ -454,6 +455,11 @@ class LiveBroker:
     def _receive(self, message: Any, sender: Address) -> None:
         if self._runner is not None:
             self._runner.receive(message, sender)
+
+    def _suspect(self, address: Address) -> None:
+        if self.runs:
+            broker, runner = self._running()
+            runner.call(lambda: broker.suspect(address))
 
     def _fault(self, what: str, error: Exception) -> None:
         self._notice(f"could not bear {what}: {type(error).__name__}: {error}")

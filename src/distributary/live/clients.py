@@ -28,7 +28,7 @@ from typing import Protocol
 from distributary.errors import DistributaryError
 from distributary.flow import Item, Query, Source
 from distributary.live import client_messages as messages
-from distributary.live.codec import VERSION, CodecError, encode
+from distributary.live.codec import OLDEST, VERSION, CodecError, encode
 from distributary.live.deliveries import DeliveryFrames
 from distributary.live.frames import frame
 from distributary.live.greeting import GreetingRefusal
@@ -187,7 +187,7 @@ class ClientRoom:
     def _reason(self, greeting: messages.ClientGreeting) -> str | None:
         if greeting.network != self.network:
             return f"this is network {self.network!r}, not {greeting.network!r}"
-        if not greeting.oldest <= VERSION <= greeting.newest:
+        if greeting.oldest > VERSION or greeting.newest < OLDEST:
             spoken = f"{greeting.oldest} to {greeting.newest}"
             return f"the client speaks versions {spoken} of the protocol, this broker version {VERSION}"
         if not greeting.client:

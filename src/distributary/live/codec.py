@@ -41,8 +41,8 @@ from distributary.overlay.kinds import NUMBERS, number_of
 from distributary.overlay.node import Message
 from distributary.overlay.wire import sent_fields, wide_bytes
 
-VERSION = 1
-"""The version of the protocol: of the numbers and fields of all kinds."""
+VERSION, OLDEST = 1, 1
+"""The version of the protocol, of the numbers and fields of all kinds, and the oldest that is understood."""
 
 MAX_BYTES = 16 << 20
 """The longest message that is written or read."""
@@ -61,6 +61,10 @@ _encoder = Encoder()
 
 class CodecError(DistributaryError):
     """Bytes that are no message, or a message that cannot be put in bytes."""
+
+
+class UnknownKindError(CodecError):
+    """A message, or one within it, of a kind that this version of the protocol has not."""
 
 
 def encode(message: Message) -> bytes:
@@ -278,7 +282,7 @@ def _decode_inner(read: Any, depth: int) -> Any:
 def _reader_of(number: int) -> _KindReader:
     name = _NAMES.get(number)
     if name is None:
-        raise CodecError(f"no kind of message has the number {number}")
+        raise UnknownKindError(f"no kind of message has the number {number}")
     module, _, qualified = name.rpartition(".")
     field = _struct_of(getattr(import_module(module), qualified))
     assert field is not None

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, cast
 from distributary.errors import DistributaryError
 from distributary.live.client_messages import ClientGreeting
 from distributary.live.clients import ClientLine, ClientRoom
-from distributary.live.codec import MAX_BYTES, CodecError, decode, encode
+from distributary.live.codec import MAX_BYTES, VERSION, CodecError, UnknownKindError, decode, encode
 from distributary.live.frames import FrameReader, frame
 from distributary.live.greeting import (
     MAX_GREETING,
@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
                 if self._transport.is_closing():
                     return
                 if heard:
-                    self._take(decode(each), len(each))
+                    self._take_frame(each)
         except CodecError as error:
             self._owner.counts["refused"] += 1
             self._owner.notice(f"bytes that are no message, from {self._whom()}: {error}")
@@ -198,6 +198,22 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     # Greeting.
+
+    @property
+    def version(self) -> int:
+        """The version of the protocol that is spoken: the later one that both sides know."""
+        return VERSION if self.theirs is None else min(VERSION, self.theirs.newest)
+
+    def _take_frame(self, data: bytes) -> None:
+        """Take a message; one of a kind that only later versions have is ignored, if its sender has one."""
+        try:
+            message = decode(data)
+        except UnknownKindError:
+            if self.theirs is None or self.theirs.newest <= VERSION:
+                raise
+            self._owner.counts["of later versions"] += 1
+            return
+        self._take(message, len(data))
 
     def _take(self, message: Message, length: int) -> None:
         if self._client is not None:

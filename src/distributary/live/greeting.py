@@ -17,7 +17,7 @@ from ssl import SSLError
 from typing import NamedTuple
 
 from distributary.errors import DistributaryError
-from distributary.live.codec import VERSION
+from distributary.live.codec import OLDEST, VERSION
 from distributary.overlay.node import Address
 
 MAX_GREETING = 4_096
@@ -127,4 +127,4 @@ def refusal(own: Greeting, theirs: Greeting) -> str | None:
 
 def greeting(network: str, address: Address, endpoint: Endpoint | None, system: str) -> Greeting:
     """What a node of this version says."""
-    return Greeting(VERSION, VERSION, network, address, endpoint, system)
+    return Greeting(OLDEST, VERSION, network, address, endpoint, system)

@@ -67,6 +67,8 @@ class LinkState(NamedTuple):
     """Seconds, as beats measure it; None before the first beat came back."""
     unsent: int
     """Bytes that wait to be written, and that the other side has not taken yet."""
+    version: int | None = None
+    """The version of the protocol that is spoken; None while there is no connection."""
 
 
 class Links:
@@ -82,6 +84,7 @@ class Links:
         limits: Limits | None = None,
         lines: LinkLines | None = None,
         on_notice: Callable[[str], None] | None = None,
+        on_refused: Callable[[Address], None] | None = None,
         system: str = "",
         seed: int = 0,
     ) -> None:
@@ -98,6 +101,8 @@ class Links:
         self._tls = tls
         self._on_message = on_message
         self.notice = on_notice or (lambda notice: None)
+        self.refused = on_refused or (lambda address: None)
+        """Called when there is no process where a node was."""
         self.clients: ClientRoom | None = None
         """Where clients are let in; None where only nodes are."""
         self._random = Random(f"{seed}:{address}")
@@ -327,7 +332,8 @@ class _Peer:
         """How the link to it stands."""
         connection = self.connection
         round_trip = None if connection is None else connection.round_trip
-        return LinkState(self.address, connection is not None, round_trip, self.unsent)
+        version = None if connection is None else connection.version
+        return LinkState(self.address, connection is not None, round_trip, self.unsent, version)
 
     def send(self, framed: bytes) -> None:
         """Have a frame written at the end of this turn of the loop, or as soon as there is a connection."""
@@ -399,6 +405,8 @@ class _Peer:
                         continue
                     except DistributaryError as error:
                         reason = str(error)
+                        if isinstance(error.__cause__, ConnectionRefusedError):
+                            links.refused(self.address)
                 await asyncio.sleep(pause * (0.5 + links._random.random()))
                 pause = min(2 * pause, links.limits.longest_pause)
                 if pause >= links.limits.longest_pause and self.connection is None:

@@ -53,6 +53,7 @@ def health(broker: LiveBroker, rates: Mapping[str, float]) -> dict[str, Any]:
                 "linked": link.linked,
                 "round_trip_ms": None if link.round_trip is None else round(1000 * link.round_trip, 3),
                 "unsent": link.unsent,
+                "version": link.version,
             }
             for link in broker.links.states
         ],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.node import Message, Node, RequestKey
+from distributary.overlay.node import Address, Message, Node, RequestKey
 
 
 class RememberedValues(NamedTuple):
@@ -104,6 +104,12 @@ class Broker(Protocol):
         for event in events:
             self.publish(event)
         return None
+
+    def suspect(self, address: Address) -> None:
+        """Whoever runs this node has found that no process is where another node was.
+
+        That one may come back at any moment; until it is heard of, it counts as silent for long.
+        """
 
     def leave(self) -> None:
         """Begin to leave the network in good order; nothing if that has begun.

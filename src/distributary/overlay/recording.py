@@ -99,6 +99,10 @@ class RecordedBroker(Broker):
         self._called("publish_all", tuple(events))
         return self.recorded.publish_all(events)
 
+    def suspect(self, address: Address) -> None:
+        self._called("suspect", address)
+        self.recorded.suspect(address)
+
     def leave(self) -> None:
         self._called("leave", None)
         self.recorded.leave()
@@ -116,7 +120,7 @@ class RecordedBroker(Broker):
         self._write(f"{now!r} called {self.node.address} {name} {text_of(given)}")
 
 
-CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore", "leave")
+CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore", "suspect", "leave")
 """What a line `called` may say was asked of a broker."""
 
 

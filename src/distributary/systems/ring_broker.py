@@ -65,6 +65,9 @@ class RingBroker(Broker):
         else:
             self.ring.member = False
 
+    def suspect(self, address: Address) -> None:
+        """Nothing: the ring finds out by itself."""
+
     @property
     def left(self) -> bool:
         """Whether the node has left the ring, and others have said to have what it handed over."""

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -84,6 +85,12 @@ class Children:
         """Do not count a time in which this node itself stood still as the children's silence."""
         for child in self._children.values():
             child.heard += seconds
+
+    def suspect(self, address: Address) -> None:
+        """Take a child, if it is one, for silent."""
+        child = self._children.get(address)
+        if child is not None:
+            child.heard = -math.inf
 
     def send_heartbeats(
         self, silence: float, standby: Address | None, failed: Callable[[Address, int], None]

@@ -205,6 +205,19 @@ class TreeNode:
         if not self.leaving and (new is None or new != self.parent):
             self._parent.seek(new)
 
+    def suspect(self, address: Address) -> None:
+        """Take a neighbour for silent that no message can reach, as its process is gone.
+
+        What follows is decided as after any silence: children of the root that has gone elect another as soon
+        as more than half of them say so.
+        """
+        if self.settings.heartbeat is None:
+            return
+        silent = self.node.now - (self.settings.election + 1) * self.settings.heartbeat
+        if address == self.parent and not self.leaving:
+            self.link.heard = min(self.link.heard, silent)
+        self._children.suspect(address)
+
     def leave(self) -> None:
         """Send the children elsewhere, a root also its role; stay for what is under way, then go (`left`).
 

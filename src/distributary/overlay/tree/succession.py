@@ -84,8 +84,10 @@ class RootSuccession:
 
     def learn(self, term: messages.RootTerm, sender: Address) -> None:
         """Take a later term for the present one; step down as root, and pass the news on."""
-        root, before = self._root, self._root.term
-        if (before is not None and term <= before) or term == self.replicated.proposed:
+        root, before, proposed = self._root, self._root.term, self.replicated.proposed
+        if before is not None and term <= before:
+            return
+        if proposed is not None and term <= proposed:  # which others may know already, and then it counts
             return
         if term.root == self._node.address and self._take_up(term):
             return

@@ -75,6 +75,8 @@ class PromiseTrial:
     late: str = ""
     """A class of messages that come late, so that others overtake them; none if empty."""
     system: str = "tree"
+    refused: bool = False
+    """Whether nodes are told that the process of another is gone, as a refused connection tells."""
 
     def __post_init__(self) -> None:
         known = (*KINDS, LEAVE)
@@ -92,7 +94,8 @@ class PromiseTrial:
     @property
     def command(self) -> str:
         """The command that runs it again."""
-        options = {name: name for name in ("nodes", "faults", "publishers", "subscribers", "rate", "late")}
+        names = ("nodes", "faults", "publishers", "subscribers", "rate", "late", "refused")
+        options = {name: name for name in names}
         words = ["distributary", "sim", "promise", "--seed", str(self.seed)]
         if self.kinds != KINDS:
             words += ["--kinds", ",".join(self.kinds)]
@@ -364,6 +367,8 @@ class _Running:
                 self.network.alone = node
                 self.world.at(until, self._join_again)
                 until = self.world.now + min(1.0, lasts / 2)
+            elif self.trial.refused:
+                self._refuse(node)
             if kind != "lose":
                 keep = kind != "kill and wipe"
                 self.world.at(until, lambda: self.brokers.restart(node, keep_state=keep))
@@ -372,6 +377,15 @@ class _Running:
         clients: list[_Subscriber | _Publisher] = [*self.subscribers, *self.publishers]
         for client in clients:
             client.connected = client.connected and client.at != node
+
+    def _refuse(self, node: Address) -> None:
+        """Tell the others, each a little later than before, that a node is gone, until it is back."""
+        if node in self.brokers.up():
+            return
+        for other in self.brokers.up():
+            if not self.world.is_paused(other) and self.random.random() < 0.8:
+                self.world.call(other, partial(self.brokers.members[other].suspect, node))
+        self.world.at(self.world.now + self.random.uniform(0.1, 1.5), lambda: self._refuse(node))
 
     def _leave(self, node: Address, end: float) -> None:
         """Have a node leave, as `live.broker` does: it is asked until it has left, or the time is up."""

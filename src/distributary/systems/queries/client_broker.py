@@ -127,6 +127,9 @@ class QueryBroker(FlowBroker, Broker):
         """Bring an event to its sources, wherever their proxies are; DistributaryError where it has none."""
         self.source_events.publish(event)
 
+    def suspect(self, address: Address) -> None:
+        """Nothing: the registry removes whoever is silent."""
+
     def leave(self) -> None:
         """Move the operators that run here to the next broker; one that is being moved stays with its way."""
         to = next_broker(sorted(self._brokers), self.node.address, self.connections.removed)

@@ -137,6 +137,10 @@ class TreeBroker:
         """Go to another parent, while events flow; see `TreeNode.change_parent`."""
         self.tree.change_parent(new)
 
+    def suspect(self, address: Address) -> None:
+        """No process is where another node was; see `TreeNode.suspect`."""
+        self.tree.suspect(address)
+
     def leave(self) -> None:
         """Leave the tree in good order; see `TreeNode.leave`."""
         self.tree.leave()
