@@ -80,8 +80,10 @@ def given_in_simulator(work: Workload, nodes: int, seed: int) -> Given:
     population = Population(world, assembly)
     population.add_settled(founders, assembly.settle)
     world.run(until=5.0)
+    places: dict[str, int] = {}
     for number, subscription in enumerate(work.data.subscriptions):
-        broker = population.members[founders[number % nodes]]
+        at = places.setdefault(subscription.subscriber, founders[number % nodes])
+        broker = population.members[at]
         world.call(broker.node.address, partial(broker.subscribe, subscription))
     world.run(until=20.0)
     for number, event in enumerate(work.data.events):
