@@ -35,8 +35,9 @@ class Workload(NamedTuple):
 
     @classmethod
     def of(cls, name: str, subscriptions: int, events: int, seed: int) -> Workload:
-        """The workload of a system's own trials."""
-        return cls(name, made_up(system(name).workload, subscriptions, events, seed))
+        """The workload of a system's own trials; the ring alone serves no subscriptions."""
+        data = made_up(system(name).workload, subscriptions, events, seed)
+        return cls(name, data if system(name).promise != "once" else TrialData((), data.events))
 
     @property
     def in_turn(self) -> bool:

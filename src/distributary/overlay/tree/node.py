@@ -213,9 +213,11 @@ class TreeNode:
         """
         if self.settings.heartbeat is None:
             return
-        silent = self.node.now - (self.settings.election + 1) * self.settings.heartbeat
+        # Not so long that others would not wait for the standby (`RootSuccession.check_root`).
+        silent = self.node.now - 1.25 * self.settings.election * self.settings.heartbeat
         if address == self.parent and not self.leaving:
             self.link.heard = min(self.link.heard, silent)
+            self._succession.suspect_root(address, silent)
         self._children.suspect(address)
 
     def leave(self) -> None:

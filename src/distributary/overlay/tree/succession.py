@@ -158,9 +158,8 @@ class RootSuccession:
 
     def root_departed(self, message: messages.RootDeparture, sender: Address) -> None:
         """As the standby: the root leaves. One that is about to leave itself is no root any more either."""
-        present, kept = self._root.term, self.standby_log.term
         later = message.term.continued(self._node.address)
-        if present not in (message.term, later) or kept is None or kept.epoch != later.epoch:
+        if self._root.term not in (message.term, later) or not self.standby_log.serves(message.term):
             return
         if not self._root.is_root and not self._children.leaving:
             self._be_elected([one for one in self._link.root_children if one != self._node.address], later)
@@ -237,6 +236,11 @@ class RootSuccession:
             (is_known and link.standby in (None, me)) or silent > 2 * self._settings.election * interval
         ):
             self._begin_epoch(others)
+
+    def suspect_root(self, address: Address, silent: float) -> None:
+        """Have the root, if it is this node, not been heard of since that time."""
+        if self._root.term is not None and address == self._root.term.root:
+            self._heard = min(self._heard, silent)
 
     def standby_named(self, standby: Address | None) -> None:
         """The root says who is its standby: ask for a copy of its log, or forget the one that is here."""
