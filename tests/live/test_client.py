@@ -10,7 +10,7 @@ import pytest
 from distributary.client import RefusedError, connect
 from distributary.client.connection import WINDOW
 from distributary.errors import DistributaryError
-from distributary.live import clients
+from distributary.live import client_line
 from distributary.live.broker import LiveBroker
 from distributary.live.client_messages import ClientGreeting, ClientSubscribe
 from distributary.live.codec import encode
@@ -189,7 +189,7 @@ async def test_a_client_goes_to_another_broker_when_its_own_is_gone() -> None:
 
 @alone
 async def test_a_slow_client_is_let_go_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "MOST_QUEUED", 1 << 20)
+    monkeypatch.setattr(client_line, "MOST_QUEUED", 1 << 20)
     async with broker() as hall, connect(hall.endpoint) as client:
         _, writer = await asyncio.open_connection(*hall.endpoint, limit=1024)
         writer.write(frame(encode(ClientGreeting(1, 1, "distributary", "slow"))))

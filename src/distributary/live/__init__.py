@@ -7,7 +7,8 @@ Modules, in reading order:
 - `frames`: messages in a stream of bytes.
 - `greeting`: what nodes tell each other first, and who is refused.
 - `security`: certificates, and what needs them.
-- `client_messages`, `requests`, `clients`: what clients say and wait for, and how a broker serves them.
+- `client_messages`, `requests`, `client_line`, `clients`: what clients say and wait for, and how a broker
+  serves them.
 - `deliveries`: deliveries in frames, of which what many clients are given alike is written once.
 - `lines`, `link_faults`: links that are slow, or disturbed, on purpose.
 - `connection`: one connection, from its greeting to its end.

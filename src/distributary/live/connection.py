@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol, cast
 
 from distributary.errors import DistributaryError
+from distributary.live.client_line import ClientLine
 from distributary.live.client_messages import ClientGreeting
-from distributary.live.clients import ClientLine, ClientRoom
+from distributary.live.clients import ClientRoom
 from distributary.live.codec import MAX_BYTES, VERSION, CodecError, UnknownKindError, decode, encode
 from distributary.live.frames import FrameReader, frame
 from distributary.live.greeting import (
