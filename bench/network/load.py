@@ -15,7 +15,7 @@ from statistics import quantiles
 
 from bench.network.protocols import MARK_LENGTH, Counting, Listener, last_mark, marks
 
-PATIENCE = 60
+PATIENCE = 180
 """Seconds without anything coming, after which a run has failed."""
 READ = 1 << 20
 
@@ -165,7 +165,7 @@ class Load:
     def _wait(self, until: Callable[[], bool]) -> None:
         idle = 0
         while not until():
-            self._keep_alive()
+            self.keep_alive()
             idle = 0 if self._poll(1.0) else idle + 1
             if idle >= PATIENCE:
                 slowest = min(each.last for each in self.receivers)
@@ -173,7 +173,7 @@ class Load:
                     f"{self._sent:,} messages were sent and nothing comes after number {slowest:,}"
                 )
 
-    def _keep_alive(self) -> None:
+    def keep_alive(self) -> None:
         """Say on all connections, every second, that somebody is there."""
         if self._beat and time.perf_counter() - self._beaten > 1.0:
             self._beaten = time.perf_counter()
@@ -195,7 +195,7 @@ class Load:
 
     def _send(self, data: bytes, last: int) -> None:
         """Send all of it; while the broker takes no more, take what it sends."""
-        self._keep_alive()
+        self.keep_alive()
         self._sent = last + 1
         view = memoryview(data)
         while view:
@@ -216,8 +216,8 @@ def _send_all(connection: socket.socket, data: bytes) -> None:
 
 
 def delays(came: Sequence[tuple[int, float]], sent: dict[int, float]) -> list[float]:
-    """How long each message took."""
-    return [when - sent[number] for number, when in came]
+    """How long each message took of which it is known when it was sent."""
+    return [when - sent[number] for number, when in came if number in sent]
 
 
 def median_and_worst(values: Sequence[float]) -> tuple[float, float]:

@@ -11,7 +11,6 @@ Modules, in reading order:
 - `wire`: how many bytes a message takes.
 - `key_routing`: what layers above ask of a network that finds the owner of any key.
 - `ring/`: a ring of nodes that finds the owner of any key, and keeps itself in order (Chord as corrected).
-- `recent`: what was seen lately, by key.
 - `courier`: brings messages at least once to nodes that are up, and has each handled once.
 - `replication`: keeps what belongs to a key at its owner and at the nodes that follow.
 - `hypercube`: bit vectors as vertices of a hypercube, its spanning trees, and its place on a ring.

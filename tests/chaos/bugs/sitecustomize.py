@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from distributary.live.clients import ClientRoom
+from distributary.overlay.node import Deliver
 
 EVERY = 7
 """Of so many deliveries of a broker one is hit."""
@@ -46,5 +47,11 @@ def hit(room: ClientRoom, delivery: Any) -> bool:
     return deliver(room, delivery)
 
 
+def hit_each(room: ClientRoom, item: Any) -> bool:
+    """As `hit`, of a delivery or of all in a batch."""
+    given = [hit(room, delivery) for delivery in Deliver(item).items]
+    return all(given)
+
+
 if bug is not None:
-    ClientRoom.deliver = hit  # type: ignore[method-assign]
+    ClientRoom.deliver = hit_each  # type: ignore[method-assign]
