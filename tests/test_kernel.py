@@ -8,7 +8,7 @@ import runpy
 import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 from types import SimpleNamespace
 from typing import Any
 
@@ -80,6 +80,33 @@ def test_processes_that_need_a_kernel_at_the_same_time_compile_it_once(tmp_path:
         process.stdin.write("go\n")
         process.stdin.flush()
     assert sorted(process.communicate()[0] for process in processes) == ["0\n", "0\n", "2\n"]
+
+
+WITH_TABLE = """
+from typing import NamedTuple
+from distributary.kernel import kernel
+
+class Pair(NamedTuple):
+    first: int
+    second: int
+
+@kernel
+def add(pair):
+    return pair.first + pair.second
+
+def use():
+    return add(Pair(20, 1))
+"""
+
+
+def test_a_cache_that_names_a_class_of_an_earlier_version_is_made_anew(tmp_path: Path) -> None:
+    module = tmp_path / "some_kernels.py"
+    paths = os.pathsep.join([str(TOP / "src"), str(tmp_path)])
+    place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths}
+    for source in (WITH_TABLE, WITH_TABLE.replace("Pair", "Two")):
+        module.write_text(source)
+        command = [sys.executable, "-B", "-c", "import some_kernels; print(some_kernels.use())"]
+        assert run(command, capture_output=True, text=True, env=place, check=True).stdout == "21\n"
 
 
 @pytest.mark.parametrize("wait", [0.0, 60.0])

@@ -100,7 +100,12 @@ def _compile_in_turn(compiled: Any) -> None:
     def compile_in_turn(signature: Any) -> Any:
         # Numba's own lock first: a thread that holds it may ask for the turn that this thread has.
         with global_compiler_lock, _turn(source):
-            return compile_now(signature)
+            try:
+                return compile_now(signature)
+            except (AttributeError, ImportError):
+                # Perhaps the cache is of an earlier version, and names a class that is somewhere else now.
+                compiled._cache.flush()
+                return compile_now(signature)
 
     compiled.compile = compile_in_turn
 
