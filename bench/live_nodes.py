@@ -2,9 +2,9 @@
 
 Every node is a process of one process group, with sockets of its own. The processes are forked from this one
 after all modules are loaded, so that they share the code; the memory that is told is what each adds, pages
-that several share counted in parts (PSS), and, beside it, what a process started by `distributary node`
-takes by itself. Before anything is measured all nodes have joined, and an event that is published at one has
-reached subscribers at ten others.
+that several share counted in parts (PSS). A process started by `distributary node` takes more, as it has
+loaded its code by itself. Before anything is measured all nodes have joined, and an event that is published
+at one has reached subscribers at ten others.
 
 --only tree (or ring) measures one of them; --quick has 20 nodes.
 """
