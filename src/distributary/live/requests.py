@@ -24,11 +24,13 @@ class Publications:
     """Who waits for events to be safe, in the order in which they were published.
 
     >>> publications = Publications()
-    >>> publications.when_safe(3, lambda: print("three")); publications.when_safe(5, lambda: print("five"))
+    >>> publications.when_safe(3, lambda: print("three"))
     >>> publications.safe_through(4)
     three
-    >>> publications.when_safe(4, lambda: print("four"))
+    >>> publications.when_safe(4, lambda: print("four")); publications.when_safe(5, lambda: print("five"))
     four
+    >>> publications.safe_through(5)
+    five
     """
 
     def __init__(self) -> None:
