@@ -80,6 +80,13 @@ def test_an_event_carried_by_many_messages_is_the_same_in_each() -> None:
     assert first.events == second.events == (EVENT,)
 
 
+def test_an_event_that_was_read_keeps_its_bytes_and_is_sent_on_as_these() -> None:
+    event = Event("e1", "quotes/A", {"price": 8.4, "source": "hall"}, "<a/>")
+    read = decode(encode(event))
+    assert read == event
+    assert read.encoded == encode(event) == encode(read)
+
+
 def test_sets_are_written_in_one_order() -> None:
     names = [EventKey("ann", f"e{number}") for number in range(40)]
     mixed = Random(1).sample(names, len(names))

@@ -8,7 +8,7 @@ import pytest
 
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.systems.interests import FEW
-from distributary.systems.residents import Resident, Residents
+from distributary.systems.residents import Resident, Residents, by_subscriber
 
 TOPICS = (None, "quotes/A", "quotes/B")
 
@@ -53,3 +53,24 @@ def test_values_given_elsewhere_count_and_are_given_back(seed: int) -> None:
 
 def remembered(residents: Residents) -> list[tuple[SubscriptionKey, object]]:
     return [(subscription.key, last) for subscription, last in residents.remembered()]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_wants_a_topic_is_known_anew_after_every_change(seed: int) -> None:
+    random = Random(seed)
+    residents, alone = Residents(), dict[SubscriptionKey, Resident]()
+    for number in range(2 * FEW):
+        key = SubscriptionKey(random.choice("ab"), f"s{random.randrange(2 * FEW)}")
+        if key in alone:
+            residents.remove(key)
+            del alone[key]
+        else:
+            where = "price > 3" if random.random() < 0.05 else None
+            subscription = Subscription(
+                key.id, key.subscriber, topic=random.choice(["quotes", "quotes/A"]), where=where
+            )
+            residents.put(subscription)
+            alone[key] = Resident(subscription)
+        events = [Event(f"{number}-{topic}", topic, {"price": 4}) for topic in TOPICS]
+        wanting = [by_subscriber(key for key in alone if alone[key].fires(event)) for event in events]
+        assert residents.wanted(events) == wanting
