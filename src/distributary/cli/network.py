@@ -26,7 +26,7 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_options(
         up,
         ("--nodes N", (whole(1), 5), "how many (5)"),
-        ("--system NAME", "tree", "what they run, as in `distributary sim list` (tree)"),
+        ("--system NAME", "tree", "what they run: `queries`, or as in `distributary sim list` (tree)"),
         ("--network NAME", "distributary", "the name of the network (distributary)"),
         ("--latency FILE", str, "how slow links are made: .csv, .jsonl, or a model such as wide-area"),
         ("--trace", False, "let each node record what it does, from its start"),

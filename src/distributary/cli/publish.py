@@ -8,7 +8,7 @@ its source and id, so nobody gets it twice. Events that are malformed or refused
 examples:
   distributary publish --to 127.0.0.1:7000 --events events.jsonl
   distributary publish --to 127.0.0.1:7000,127.0.0.1:7001 --events events.jsonl
-  distributary generate events --count 100 | distributary publish --to 127.0.0.1:7000 --events - --rate 10
+  head -100 events.jsonl | distributary publish --to 127.0.0.1:7000 --events - --rate 10
 """
 
 from __future__ import annotations

@@ -25,7 +25,11 @@ def add_promise(parts: Commands[argparse.ArgumentParser]) -> None:
         command,
         ("--nodes N", (whole(1), 7), "(7)"),
         ("--faults N", (whole(1), 4), "one after another (4)"),
-        ("--kinds KIND,...", (_kinds, KINDS), "what can happen to a node (all of those above)"),
+        (
+            "--kinds KIND,...",
+            (_kinds, KINDS),
+            "what can happen to a node (all of those above), or leave: in good order",
+        ),
         ("--publishers N", (whole(1), 3), "(3)"),
         ("--subscribers N", (whole(1), 6), "(6)"),
         ("--rate N", (factor, 1.0), "events a second of each publisher (1)"),

@@ -309,7 +309,9 @@ class LiveBroker:
     def _query_broker(self) -> tuple[QueryBroker, Runner]:
         broker, runner = self._running()
         if not self._membership.is_query_network:
-            raise DistributaryError(f"this network runs {self.system_name!r}, which has no stream queries")
+            raise DistributaryError(
+                f"this network runs {self.system_name!r}, which has no stream queries; `--system queries` has"
+            )
         return cast("QueryBroker", broker), runner
 
     def record(self, write: WriteLine) -> Callable[[], None]:
