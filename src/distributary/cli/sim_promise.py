@@ -33,7 +33,7 @@ def add_promise(parts: Commands[argparse.ArgumentParser]) -> None:
         ("--publishers N", (whole(1), 3), "(3)"),
         ("--subscribers N", (whole(1), 6), "(6)"),
         ("--rate N", (factor, 1.0), "events a second of each publisher (1)"),
-        ("--late CLASS", "", "messages that come late, such as ForwardedEvent (none)"),
+        ("--late CLASS", "", "messages that come late, such as ForwardedEvents (none)"),
         ("--refused", False, "tell nodes that the process of another is gone, as connections do"),
         *SEEDS,
     )
