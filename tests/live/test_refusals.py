@@ -8,16 +8,23 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 from chaos.disks import TrialDisks
 from distributary.cli.main import main
+from distributary.errors import DistributaryError
+from distributary.flow.language import function
 from distributary.live.broker import LiveBroker
+from distributary.live.codec import decode, encode
+from distributary.live.greeting import MAX_GREETING, Endpoint, Greeting, refusal
 from distributary.live.process import serve
 from distributary.live.security import TlsFiles
 from distributary.live.settings import NodeSettings
+from distributary.systems.membership import Membership
+from distributary.systems.table import SYSTEMS
 from live.loops import alone, until
 
 
@@ -163,3 +170,79 @@ def test_a_disk_that_is_full_when_a_node_starts_is_told(
         assert told == f"distributary: {tmp_path}/hall-2.data cannot be used: No space left on device"
     finally:
         disks.release()
+
+
+@pytest.mark.parametrize(
+    ("system", "ours", "theirs", "reason"),
+    [
+        ("tree", {"fanout": 4}, {}, "fanout = 4, not 8"),
+        ("tree", {}, {"heartbeat": 2, "fanout": 4}, "fanout = 8, not 4 and heartbeat = 1.0, not 2.0"),
+        ("central", {"copies": 3}, {"copies": 1}, "copies = 3, not 1"),
+        ("hope-tags", {"nodes": 4}, {"nodes": 64}, "nodes = 4, not 64"),
+        ("state-aware-sf", {"nodes": 4}, {"nodes": 5}, "nodes = 4, not 5"),
+        (
+            "queries",
+            {"brokers": ["hall-1", "hall-2"]},
+            {"brokers": ["hall-1", "hall-2", "hall-3"]},
+            "brokers = ('hall-1', 'hall-2'), not ('hall-1', 'hall-2', 'hall-3')",
+        ),
+    ],
+)
+def test_a_node_with_other_settings_is_told_which_and_both_values(
+    system: str,
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(function, "_permitted", None)
+
+    def made(name: str, given: dict[str, Any], *contacts: Endpoint) -> LiveBroker:
+        chosen = {key: value for key, value in given.items() if key != "nodes"}
+        about: dict[str, Any] = {"nodes": given.get("nodes", 16), "contacts": contacts}
+        return LiveBroker("plant", system, name=name, chosen=chosen, on_notice=said.append, **about)
+
+    said: list[str] = []
+
+    @alone
+    async def check() -> None:
+        async with made("hall-1", ours) as hall:
+            with pytest.raises(DistributaryError) as refused:
+                await made("hall-2", theirs, hall.endpoint).start()
+            wanted = (
+                f"the nodes of this network have {reason}: give all nodes the same settings of {system!r}"
+            )
+            assert str(refused.value).endswith(f"refuses: {wanted}")
+            assert any(wanted in each for each in said), "the one that refuses tells it too"
+
+    check()
+
+
+def test_settings_that_mean_the_same_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(
+        '[attributes.price]\ntype = "float"\nminimum = 0\nmaximum = 9\nprecision = 1\n'
+    )
+    (tmp_path / "two.toml").write_text((tmp_path / "one.toml").read_text() + "\n# the same in another file\n")
+    one, two = ({"schema": str(tmp_path / name)} for name in ("one.toml", "two.toml"))
+    assert Membership("attributes", 16, one).shared == Membership("attributes", 99, two).shared
+    assert Membership("attributes", 16, one).shared != Membership("attributes", 16).shared
+    assert Membership("tree", 16, {"fanout": "8"}).shared == Membership("tree", 99).shared
+    assert (
+        Membership("hope-tags", 16, {"dimension": 3}).shared
+        == Membership("hope-tags", 9, {"dimension": 3}).shared
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_greeting_with_all_settings_is_short_enough_for_a_stranger(system: str) -> None:
+    settings = Membership(system, 10_000).shared
+    greeting = Greeting(1, 1, "n" * 200, 2**32 - 1, Endpoint("h" * 200, 65_535), system, settings)
+    assert len(encode(greeting)) < MAX_GREETING / 2
+    assert decode(encode(greeting)) == greeting
+
+
+def test_a_node_that_tells_no_settings_is_of_the_version_before() -> None:
+    ours = Greeting(1, 1, "plant", 1, None, "tree", (("fanout", "4"),))
+    theirs = Greeting(1, 1, "plant", 2, None, "tree")
+    assert refusal(ours, theirs) is None
+    assert refusal(theirs, ours) is None

@@ -114,6 +114,7 @@ class LiveBroker:
             network,
             self._receive,
             system=system_name,
+            settings=self._membership.shared,
             tls=tls,
             limits=limits,
             lines=lines,

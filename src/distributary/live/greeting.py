@@ -4,8 +4,8 @@ Rules:
 
 - Whoever connects speaks first. Both sides say which versions of the protocol they speak, which network they
   belong to, which node they are and where that listens. The later version that both speak is spoken.
-- A stranger is told why it is refused, and the connection ends: another network, another system, no common
-  version, the name of this node itself.
+- A stranger is told why it is refused, and the connection ends: another network, another system, other
+  settings of it, no common version, the name of this node itself.
 - Nobody may send more than `MAX_GREETING` bytes, or take more than `PATIENCE` seconds, before it is greeted.
 """
 
@@ -76,6 +76,8 @@ class Greeting(NamedTuple):
     """Where it listens; None if it does not."""
     system: str = ""
     """The system that it runs."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """What all nodes of a network must have alike, by name; nothing if it does not tell."""
 
 
 class GreetingRefusal(NamedTuple):
@@ -119,12 +121,39 @@ def refusal(own: Greeting, theirs: Greeting) -> str | None:
         return f"node {own.address} is this one: give each node a name of its own"
     if theirs.system != own.system:
         return f"the nodes of this network run {own.system!r}, not {theirs.system!r}"
+    if (different := other_settings(own, theirs)) is not None:
+        return different
     if theirs.oldest > own.newest or theirs.newest < own.oldest:
         spoken = f"node {theirs.address} speaks versions {theirs.oldest} to {theirs.newest} of the protocol"
         return f"{spoken}, node {own.address} versions {own.oldest} to {own.newest}: update one of them"
     return None
 
 
-def greeting(network: str, address: Address, endpoint: Endpoint | None, system: str) -> Greeting:
+def other_settings(own: Greeting, theirs: Greeting) -> str | None:
+    """Which settings differ, and how; None if none that both tell does.
+
+    >>> ours = Greeting(1, 1, "plant", 7, None, "tree", (("fanout", "4"), ("heartbeat", "1.0")))
+    >>> other_settings(ours, ours._replace(address=8, settings=(("fanout", "8"), ("heartbeat", "1.0"))))
+    "the nodes of this network have fanout = 4, not 8: give all nodes the same settings of 'tree'"
+    """
+    told = dict(theirs.settings)
+    different = [
+        f"{name} = {value}, not {told[name]}"
+        for name, value in own.settings
+        if told.get(name, value) != value
+    ]
+    if not different:
+        return None
+    told_so = " and ".join(different)
+    return f"the nodes of this network have {told_so}: give all nodes the same settings of {own.system!r}"
+
+
+def greeting(
+    network: str,
+    address: Address,
+    endpoint: Endpoint | None,
+    system: str,
+    settings: tuple[tuple[str, str], ...] = (),
+) -> Greeting:
     """What a node of this version says."""
-    return Greeting(OLDEST, VERSION, network, address, endpoint, system)
+    return Greeting(OLDEST, VERSION, network, address, endpoint, system, settings)

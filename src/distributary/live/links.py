@@ -86,6 +86,7 @@ class Links:
         on_notice: Callable[[str], None] | None = None,
         on_refused: Callable[[Address], None] | None = None,
         system: str = "",
+        settings: tuple[tuple[str, str], ...] = (),
         seed: int = 0,
     ) -> None:
         self.address = address
@@ -97,7 +98,7 @@ class Links:
         self.lines = lines or LinkLines()
         """How quick the links are made to be, and the faults on them."""
         self._network = network
-        self._system = system
+        self._system, self._settings = system, settings
         self._tls = tls
         self._on_message = on_message
         self.notice = on_notice or (lambda notice: None)
@@ -203,7 +204,7 @@ class Links:
 
     def own_greeting(self) -> Greeting:
         """What this node says first."""
-        return greeting(self._network, self.address, self.endpoint, self._system)
+        return greeting(self._network, self.address, self.endpoint, self._system, self._settings)
 
     def came(self, connection: Connection) -> None:
         """A connection was made, and it is not known yet with whom."""

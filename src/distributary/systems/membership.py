@@ -24,6 +24,8 @@ from distributary.systems.table import system
 
 QUERIES = "queries"
 """The system whose nodes run stream queries; loaded by those who run it."""
+LONGEST_SHOWN = 80
+"""Characters of a setting that nodes tell each other in full."""
 MADE = "made "
 """How a line of a trace begins, after `happened` and the node, that tells how the node was made."""
 
@@ -40,6 +42,19 @@ def address_of(network: str, name: str) -> Address:
 def settings_for(system: str, chosen: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
     """The settings of nodes that are started together, by what was chosen and their names."""
     return {"brokers": list(nodes), "registry": nodes[0], **chosen} if system == QUERIES else dict(chosen)
+
+
+def short(value: Any) -> str:
+    """A setting as a text; where that is long, its beginning and a digest of all of it.
+
+    >>> short(4), short("x" * 100)
+    ('4', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx... (digest 9919cd30)")
+    """
+    value = " ".join(value.split()) if isinstance(value, str) else value
+    text = "none" if value is None else repr(value)
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[:40]}... (digest {sha256(text.encode()).hexdigest()[:8]})"
 
 
 @dataclass(frozen=True)
@@ -71,6 +86,24 @@ class Membership:
     def keeps_log(self) -> bool:
         """Whether its nodes have something to keep on disks."""
         return not self.is_query_network and self.broker(0).acknowledges
+
+    @property
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """The settings that all nodes must have alike, with those that nobody chose, as texts.
+
+        >>> dict(Membership("tree", 16, {"fanout": "4"}).shared)["fanout"]
+        '4'
+        """
+        if self.is_query_network:
+            from distributary.systems.queries.options import shared_query_options
+
+            return tuple((name, short(value)) for name, value in shared_query_options(self.chosen).items())
+        found = system(self.system)
+        defaults = {option.name: option.default for option in found.options}
+        values = {**defaults, **read_options(self.system, found.options, self.chosen)}
+        if found.by_size and values.get("dimension") is None:
+            values["nodes"] = self.nodes
+        return tuple((name, short(value)) for name, value in values.items())
 
     def settings(self) -> Settings:
         """Those of robust nodes, and what was chosen."""

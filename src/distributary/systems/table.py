@@ -70,6 +70,8 @@ class System:
     """The settings of its own that a user may choose."""
     refresh: float = 10.0
     """Seconds after which homes register again, where faults are borne and nobody set others."""
+    by_size: bool = False
+    """Whether nodes divide their work by the number of nodes that they are told to expect."""
     names_all: bool = True
     """Whether a delivery names every subscription of its subscriber that wants the event; else one is enough,
     as rendezvous that know of different ones select for themselves."""
@@ -214,19 +216,25 @@ SYSTEMS: dict[str, System] = {
         options=(),
     ),
     "hope-kbpp": System(
-        "events to every key that they cover (001)", on_ring(hope(Kbpp)), DOCUMENTS, options=HOPE
+        "events to every key that they cover (001)",
+        on_ring(hope(Kbpp)),
+        DOCUMENTS,
+        options=HOPE,
+        by_size=True,
     ),
     "hope-kbsp": System(
         "subscriptions to every key that covers them (001)",
         on_ring(hope(Kbsp)),
         DOCUMENTS,
         options=BOUNDED_HOPE,
+        by_size=True,
     ),
     "hope-tags": System(
         "the same, for the attributes of events in place of documents (001)",
         on_ring(hope(Kbsp, TagAddressing)),
         RANGES,
         options=BOUNDED_HOPE,
+        by_size=True,
     ),
     "ring": System(
         "the ring alone: every event to the owner of its id",
@@ -240,6 +248,7 @@ SYSTEMS: dict[str, System] = {
         on_ring(balanced(BalancedThresholds)),
         QUOTES,
         options=SEGMENTS,
+        by_size=True,
         names_all=False,
     ),
     "state-aware-mfd": System(
@@ -248,6 +257,7 @@ SYSTEMS: dict[str, System] = {
         WIDE_QUOTES,
         "within",
         options=LEVELS,
+        by_size=True,
         names_all=False,
     ),
     "state-aware-mfd-lengths": System(
@@ -256,16 +266,23 @@ SYSTEMS: dict[str, System] = {
         WIDE_QUOTES,
         "within",
         options=LEVELS,
+        by_size=True,
         names_all=False,
     ),
     "state-aware-sf": System(
-        "tolerances by SF (002)", on_ring(state_aware(SFBroker)), QUOTES, options=SEGMENTS, names_all=False
+        "tolerances by SF (002)",
+        on_ring(state_aware(SFBroker)),
+        QUOTES,
+        options=SEGMENTS,
+        by_size=True,
+        names_all=False,
     ),
     "state-aware-sf-lengths": System(
         "tolerances by SF, with segments whose length follows their work",
         on_ring(balanced(BalancedSF)),
         QUOTES,
         options=SEGMENTS,
+        by_size=True,
         names_all=False,
     ),
     "state-aware-thresholds": System(
@@ -273,6 +290,7 @@ SYSTEMS: dict[str, System] = {
         on_ring(state_aware(ThresholdsBroker)),
         QUOTES,
         options=SEGMENTS,
+        by_size=True,
         names_all=False,
     ),
     "tree": System("a tree that routes by merged profiles (003)", tree, "market", options=TREE),

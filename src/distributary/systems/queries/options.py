@@ -74,6 +74,12 @@ def read_query_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
+def shared_query_options(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that all nodes must have alike: those of `read_query_options`, the goal as its text."""
+    goal = chosen.get("goal")
+    return read_query_options(chosen) | {"goal": NAMED_GOALS.get(goal, goal) if goal else None}
+
+
 def query_broker(
     chosen: Mapping[str, Any], address: Address, address_of: Callable[[str], Address]
 ) -> QueryBroker:
