@@ -17,6 +17,7 @@ docs/architecture.md shows the rooms and the way of an event through them. From 
 - `spark`: all of these on Spark
 - `overlay`, `plan`, `systems`, `sim`: networks of brokers: protocols, planning, systems, simulation
 - `live`, `client`: the same networks on real sockets; publishing to them and subscribing at them
+- `edge`: clients that are no part of the network: MQTT and the web, their sessions and what they may do
 - `workloads`: data to try things with
 - `cli`: the command
 """

@@ -202,7 +202,7 @@ class ClientLine:
         """The connection has ended: nothing of the client's is kept."""
         if not self._gone:
             self._gone = True
-            self._room.forget(self)
+            self._room.dismiss(self.name, self)
             for request in self._requests:
                 request.abandon()
             for id in sorted(self._ids):

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from distributary.flow import Item
 from distributary.live import client_messages as messages
@@ -32,6 +33,26 @@ from distributary.live.requests import Publications, Requests
 from distributary.model import Delivery, DeliveryBatch
 from distributary.overlay.broker import LogGap
 from distributary.overlay.node import Message, RequestKey, SafeEvents
+
+
+class RoomClient(Protocol):
+    """A client: one that is connected (`ClientLine`), or one in the broker's own process."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is read from it for now."""
+
+    def give(self, delivery: Delivery | DeliveryBatch) -> None:
+        """Give it deliveries."""
+
+    def miss(self, gap: LogGap) -> None:
+        """Tell it what it has missed."""
+
+    def tell_progress(self) -> None:
+        """Tell it how far it has been given everything."""
+
+    def let_go(self, reason: str, *, final: bool = False) -> None:
+        """The broker ends, or another client has taken its name (`final`)."""
 
 
 class ClientRoom:
@@ -49,7 +70,7 @@ class ClientRoom:
         """Clients let go because they were too slow."""
         self._closed: str | None = None
         """Why nobody is let in any more."""
-        self._clients: dict[str, ClientLine] = {}
+        self._clients: dict[str, RoomClient] = {}
         self._queries: dict[str, ClientLine] = {}
         """Whose each stream query is."""
         self._unwritten: list[ClientLine] = []
@@ -116,13 +137,18 @@ class ClientRoom:
 
     def enter(self, greeting: messages.ClientGreeting, line: ClientConnection) -> ClientLine:
         """Let a client in."""
-        before = self._clients.get(greeting.client)
-        if before is not None:
-            before.let_go(f"another client connected as {greeting.client!r}", final=True)
-        client = self._clients[greeting.client] = ClientLine(self, greeting.client, line)
+        client = ClientLine(self, greeting.client, line)
+        self.admit(greeting.client, client)
         client.say(messages.ClientWelcome(self.network, self.broker.name, self.broker.acknowledges))
         self.broker.in_turn(client.open)
         return client
+
+    def admit(self, name: str, client: RoomClient) -> None:
+        """Have what is for a name given to a client, in place of one that had it before."""
+        before = self._clients.get(name)
+        if before is not None:
+            before.let_go(f"another client connected as {name!r}", final=True)
+        self._clients[name] = client
 
     def deliver(self, delivery: Delivery | DeliveryBatch) -> bool:
         """Give a delivery, or several, to its client; whether that is connected."""
@@ -162,7 +188,7 @@ class ClientRoom:
         for client in list(self._clients.values()):
             client.let_go(reason)
 
-    def forget(self, client: ClientLine) -> None:
+    def dismiss(self, name: str, client: RoomClient) -> None:
         """A client is gone."""
-        if self._clients.get(client.name) is client:
-            del self._clients[client.name]
+        if self._clients.get(name) is client:
+            del self._clients[name]

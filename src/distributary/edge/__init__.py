@@ -1,0 +1,12 @@
+"""Where clients connect that are no part of the network: devices by MQTT, programs and people by the web.
+
+Modules, in reading order:
+
+- `broker`: what the edge asks of a broker, and a live broker that gives it.
+- `mailbox`: what a subscriber has been sent and has not acknowledged.
+- `stored`: what a session keeps on the disk.
+- `sessions`: every subscriber's place at a broker: their subscriptions and their mailbox.
+
+Promised to other rooms: nobody sees or sends anything without being allowed to, and a subscriber is told
+what their mailbox does not keep.
+"""

@@ -1,0 +1,41 @@
+"""What a session keeps on the disk: itself, how far it has come, and the items of its mailbox."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from distributary.model import Event, Offset, Subscription
+from distributary.overlay.broker import RememberedValues
+
+
+class StoredSession(NamedTuple):
+    """A session on the disk, without its place and its items."""
+
+    subscriptions: tuple[Subscription, ...]
+    policy: str
+    events: int
+    bytes: int
+    seconds: float | None
+    expiry: float | None
+    marks: tuple[tuple[str, str], ...]
+    """What a protocol keeps with the session, by name."""
+
+
+class StoredPlace(NamedTuple):
+    """How far a session had come when it was written."""
+
+    offset: Offset | None
+    """Of the network's log."""
+    last: tuple[RememberedValues, ...]
+    """What its tolerances start from."""
+    place: int
+    """The last place of its mailbox that was given."""
+
+
+class StoredItem(NamedTuple):
+    """An item of a mailbox on the disk."""
+
+    event: Event
+    subscriptions: tuple[str, ...]
+    offset: Offset | None
+    kept_at: float
