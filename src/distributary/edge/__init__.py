@@ -5,6 +5,7 @@ Modules, in reading order:
 - `broker`: what the edge asks of a broker, and a live broker that gives it.
 - `mailbox`: what a subscriber has been sent and has not acknowledged.
 - `stored`: what a session keeps on the disk.
+- `access/`: who is let in, and what they may see and do.
 - `sessions`: every subscriber's place at a broker: their subscriptions and their mailbox.
 
 Promised to other rooms: nobody sees or sends anything without being allowed to, and a subscriber is told
