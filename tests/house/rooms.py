@@ -91,7 +91,11 @@ ROOMS: dict[str, Room] = {
     ),
     "live": Room("nodes on sockets", ("errors", "toml_files", "model", "flow", "overlay", "systems"), 3.0),
     "client": Room("publish, subscribe", ("errors", "model", "filters", "flow", "overlay", "live"), 4.4),
-    "edge": Room("MQTT, web, sessions", ("errors", "model", "overlay", "live", "client"), 3.6),
+    "edge": Room(
+        "MQTT, web, sessions",
+        ("errors", "json_text", "toml_files", "model", "filters", "overlay", "live", "client"),
+        3.6,
+    ),
     "cli": Room("the command distributary", EVERYTHING, 1.4),
     "distributary": Room("the public names", ("errors", "model", "filters", "matching", "cli")),
     "distributary_lab": Room("experiments, report", EVERYTHING, 3.0),

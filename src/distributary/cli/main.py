@@ -41,10 +41,12 @@ COMMANDS = {
     "run": "run a streaming pipeline",
     "replay": "match subscriptions against the archive of a pipeline",
     "sim": "run a system in the simulator, under faults",
+    "serve": "run a broker for MQTT and the web, with everything, in one process",
     "network": "start, show and stop a network of brokers on this machine",
     "node": "run a broker of a network",
     "publish": "publish events to a broker",
     "subscribe": "write the events that a broker gives to a subscription",
+    "access": "make and check what an access file needs: hashes of passwords, the file itself",
     "query": "run stream queries in a query network, and write their answers",
     "plan": "who should forward to whom and where queries should run: the best over your sites",
 }
