@@ -245,6 +245,18 @@ def test_ids_follow_when_slots_are_shared_given_up_and_used_again(count: int) ->
         assert matcher.match(event) == matcher.ids()
 
 
+@pytest.mark.parametrize("count", [1, 2, 4, SHORT - 1, SHORT, SHORT + 1, 2 * SHORT])
+def test_ids_with_and_without_a_tolerance_come_sorted_together(count: int) -> None:
+    held = [
+        Subscription(f"s{-number}", "ann", where=f"a > {-number}", change={"x": 1} if number % 3 else None)
+        for number in range(count)
+    ]
+    matcher = Matcher(held)
+    event = Event("e", attributes={"a": 1, "x": 0})
+    assert matcher.match(event) == matcher.ids()
+    assert matcher.match(event) == sorted(each.id for each in held if not each.change)
+
+
 def test_a_tolerance_takes_note_of_an_event_alone_as_of_one_in_a_batch() -> None:
     held = [
         Subscription("c", "ann", "A", change={"x": 1}),

@@ -15,6 +15,7 @@ The tag of a row says what kind of value it holds; the double is what kernels co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -201,6 +202,9 @@ class AttributeColumn(NamedTuple):
             return cls.from_strings(Strings.of_texts(values), values.__getitem__)
         if kinds == {float}:
             return _of_doubles(values)
+        if kinds == {int}:
+            with suppress(OverflowError):  # what 64 bits do not hold is taken one by one
+                return _of_integers(values)
         values = [plain(value) for value in values]
         tags = np.fromiter(map(tag_of, values), np.uint8, len(values))
         numbers = np.fromiter(map(number_of_value, values), np.float64, len(values))
@@ -288,6 +292,16 @@ def _of_doubles(values: Sequence[float | None]) -> AttributeColumn:
         tags[odd] = [NULL if values[row] is None else OTHER for row in odd.tolist()]
         numbers[odd] = 0.0
     forms = repeated(DOUBLE, len(values))
+    return AttributeColumn(tags, numbers, None, values.__getitem__, forms=forms)
+
+
+def _of_integers(values: Sequence[int | None]) -> AttributeColumn:
+    """The column of integers, of which some may be missing; OverflowError when one has more than 64 bits."""
+    numbers = np.array([0 if value is None else value for value in values], np.int64).astype(np.float64)
+    tags, forms = repeated(NUMBER, len(values)), repeated(INTEGER, len(values))
+    forms[np.abs(numbers) >= EXACT_INTEGER] = NO_FORM
+    if None in values:
+        tags[[value is None for value in values]] = NULL
     return AttributeColumn(tags, numbers, None, values.__getitem__, forms=forms)
 
 

@@ -6,8 +6,8 @@ as the ids do, and one read leads from a slot to what sorts and what is to be to
 key; those of their subscriptions are read from their lists, and where some subscription has a tolerance or an
 id that is not in the base, the slot takes the longer way.
 
-A few slots with keys are named by one kernel, which takes longer to be called than to run; for one slot, and
-for very few that take the longer way, no kernel is worth its call.
+A few slots with keys are named by one kernel, which takes longer to be called than to run; where some take
+the longer way, by two. For one slot, and for very few that all take it, no kernel is worth its call.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from distributary.kernel import Bytes, Ints, Longs, inlined, kernel, sealed
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.joining import EXPECTED, divided, join_texts
 from distributary.matching.memory import prefetch
-from distributary.matching.names import CHANGED, NO_KEYS, NameTable, key_of
+from distributary.matching.names import CHANGED, NameTable, key_of
 
 NONE = -1
 
 FEW = 3
 """So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
 
-SHORT = 32
+SHORT = 48
 """Up to this many keys are sorted by insertion, in the kernel that reads them."""
 
 
@@ -39,14 +39,15 @@ class SlotIds:
     `bases` say which.
     """
 
-    __slots__ = ("_bound", "_keys", "_separator", "_views", "bases", "names")
+    __slots__ = ("_bound", "_is_separable", "_keys", "_separator", "_views", "bases", "names")
 
     def __init__(self, first: Ints, first_changing: Ints, following: Ints, names: NameTable) -> None:
         lists = (first, first_changing, following)
         self.names, self.bases = names, names.bases
         self._keys = _only_keys(*lists, sealed(names.rank))
         self._views: tuple[memoryview, ...] = tuple(array.data for array in lists)
-        texts, self._separator = names.separated()
+        texts, separator = names.separated()
+        self._is_separable, self._separator = separator is not None, separator or 0
         ranked = (*lists, names.rank)
         self._bound = BoundArrays([*((array, np.int32) for array in ranked), (self._keys, np.int64), *texts])
 
@@ -65,19 +66,20 @@ class SlotIds:
         Given slots some of which have subscriptions with a tolerance, `fire` gives the numbers of those that
         are to be told.
         """
-        keys, count = NO_KEYS, len(slots)
-        if count == 1 and (only := self._only_id(slots.item())) is not None:
+        if len(slots) == 1 and (only := self._only_id(slots.item())) is not None:
             return [only]
-        if 1 < count <= SHORT and self._separator is not None:
-            joined = np.empty(count * EXPECTED, np.uint8)
-            length = _name_few(self._bound.words, slots, self._separator, joined)
-            if length:
-                return divided(joined, length, self._separator)
-        if count > FEW:
-            keys, slots = self._keys_of(slots)
-            if not len(slots):
-                return self.names.in_order(keys)
-        return self.names.ordered(self.numbers(slots, fire), keys)
+        keys: Longs = np.empty(2 * len(slots) + SHORT, np.int64)
+        joined: Bytes = np.empty(SHORT * EXPECTED if self._is_separable else 0, np.uint8)
+        count, left, length = _name(self._bound.words, slots, self._separator, keys, joined)
+        if left:
+            numbers = self.numbers(keys[-left:].astype(np.int32), fire)
+            if isinstance(numbers, list) and not count:  # no kernel is worth its call
+                return self.names.ordered(numbers)
+            numbers = np.asarray(numbers, np.int32)
+            length = _name_with(self._bound.words, keys, count, numbers, self._separator, joined)
+            if not length:
+                return self.names.ordered(numbers, keys[:count])
+        return divided(joined, length, self._separator) if length else self.names.in_order(keys[:count])
 
     def numbers(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[int] | Ints:
         """The numbers of the subscriptions of these slots, in any order; as a list where they are few.
@@ -100,13 +102,6 @@ class SlotIds:
         if number == NONE or following[number] != NONE or first_changing[slot] != NONE:
             return None
         return self.names.text(number)
-
-    def _keys_of(self, slots: Ints) -> tuple[Longs, Ints]:
-        """The keys of the subscriptions of the slots that have some, and the other slots."""
-        keys: Longs = np.empty(len(slots) + SHORT, np.int64)
-        others: Ints = np.empty(len(slots), np.int32)
-        count, left = _keys_of(self._bound.words, slots, keys, others)
-        return keys[:count], others[:left]
 
     def _numbers_of(self, slots: Ints) -> tuple[list[int] | Ints, bool]:
         """The subscriptions of these slots that have no tolerance, and whether there are others that do.
@@ -208,40 +203,55 @@ def put_keys(ids: BoundIds, slot: Any, keys: Longs, count: Any) -> Any:
 
 
 @kernel
-def _name_few(words: Longs, slots: Ints, separator: int, joined: Bytes) -> int:
-    """Write the ids of these slots, sorted, as `join_texts` does; how long they are.
+def _name(words: Longs, slots: Ints, separator: int, keys: Longs, joined: Bytes) -> tuple[int, int, int]:
+    """Write the keys of the slots that have some, and from the back the slots that take the longer way.
 
-    0 when that takes the longer way, or when there is not room enough.
+    The first two numbers are how many there are of both. If none takes that way, and they are few, their ids
+    are written too, sorted, as `join_texts` does, and the last number is how long they are; else it is 0.
     """
-    ids, keys, count = bound_ids(words), np.empty(SHORT, np.int64), 0
+    ids, count, left = bound_ids(words), 0, 0
     fetch_keys(ids, slots)
+    room = keys[: len(keys) - len(slots)]
     for slot in slots:
-        before, count = count, put_keys(ids, slot, keys, count)
-        if count == NONE:
-            return 0
-        for place in range(before, count):  # sorted by insertion
-            key, to = keys[place], place
-            while to > 0 and keys[to - 1] > key:
-                keys[to] = keys[to - 1]
-                to -= 1
-            keys[to] = key
-    length = join_texts(ids.offsets, ids.data, keys[:count], separator, joined)
-    return length if length <= len(joined) else 0
+        more = put_keys(ids, slot, room, count)
+        if more == NONE:
+            left += 1
+            keys[len(keys) - left] = slot
+        else:
+            count = more
+    return count, left, 0 if left else _joined(ids, keys[:count], separator, joined)
 
 
 @kernel
-def _keys_of(words: Longs, slots: Ints, keys: Longs, others: Ints) -> tuple[int, int]:
-    """Write the keys of the slots that have some, and the slots that take the longer way; how many each."""
-    ids, count, left = bound_ids(words), 0, 0
-    fetch_keys(ids, slots)
-    for slot in slots:
-        more = put_keys(ids, slot, keys, count)
-        if more == NONE:
-            others[left] = slot
-            left += 1
-        else:
-            count = more
-    return count, left
+def _name_with(words: Longs, keys: Longs, count: int, numbers: Ints, separator: int, joined: Bytes) -> int:
+    """Write the ids of the first so many keys and of these numbers as `_name` does; how long they are.
+
+    0 when they are many, or when some id is not in the base.
+    """
+    ids = bound_ids(words)
+    if count + len(numbers) > min(SHORT, len(keys)):
+        return 0
+    for number in numbers:
+        if number >= len(ids.rank) or ids.rank[number] == CHANGED:
+            return 0
+        keys[count] = key_of(ids.rank[number], number)
+        count += 1
+    return int(_joined(ids, keys[:count], separator, joined))
+
+
+@inlined
+def _joined(ids: BoundIds, keys: Longs, separator: Any, joined: Bytes) -> Any:
+    """Sort a few keys and write their ids; how long they are, 0 when there is not room enough."""
+    if len(keys) > SHORT or not len(joined):
+        return 0
+    for place in range(1, len(keys)):  # sorted by insertion
+        key, to = keys[place], place
+        while to > 0 and keys[to - 1] > key:
+            keys[to] = keys[to - 1]
+            to -= 1
+        keys[to] = key
+    length = join_texts(ids.offsets, ids.data, keys, separator, joined)
+    return length if length <= len(joined) else 0
 
 
 @kernel

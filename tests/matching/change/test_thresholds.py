@@ -8,11 +8,13 @@ import pytest
 
 from distributary.filters.change import ChangeFilter
 from distributary.matching.batch import EventBatch
+from distributary.matching.change import thresholds
 from distributary.matching.change.cells import FAN
 from distributary.matching.change.index import ChangeIndex
 from distributary.matching.change.memory import LastValues
 from distributary.matching.change.sf import ChangeSF
 from distributary.matching.change.thresholds import ChangeThresholds
+from distributary.matching.single import SingleEvent
 from distributary.model import Event
 
 
@@ -78,6 +80,30 @@ def test_large_groups_fire_as_in_sf_while_members_come_and_go(members: int, step
         if turn == 4:
             engines = [type(index).open(index.freeze()) for index in engines]
     assert fired > members
+
+
+@pytest.mark.parametrize("little_room", [thresholds.LITTLE_ROOM, 8])
+def test_events_alone_fire_as_in_sf_while_members_and_topics_come(
+    monkeypatch: pytest.MonkeyPatch, little_room: int
+) -> None:
+    monkeypatch.setattr(thresholds, "LITTLE_ROOM", little_room)
+    random = np.random.default_rng(little_room)
+    engines: list[ChangeIndex] = [ChangeThresholds(), ChangeSF()]
+    fired = 0
+    for turn in range(300):
+        coming = {40 * turn + at: some_filter(random) for at in range(turn % 3 if turn else 40)}
+        for index in engines:
+            for slot, filter in coming.items():
+                index.add(slot, filter, slot % 3)
+        price = round(float(random.normal(50, 2)), 2)
+        single = SingleEvent(
+            Event("e", f"T/{random.integers(0, 1 + turn // 4)}", {"price": price, "high": 9})
+        )
+        groups = np.flatnonzero(random.random(3) < 0.7).astype(np.int32)
+        found = [sorted(index.fire_single(single, groups).tolist()) for index in engines]
+        assert found[0] == found[1]
+        fired += len(found[0])
+    assert fired > 300
 
 
 def test_either_exact_engine_continues_what_the_other_recalls() -> None:

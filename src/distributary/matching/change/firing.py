@@ -15,7 +15,7 @@ more than a comparison.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -328,3 +328,16 @@ def fire(
                     _recentre(lanes, cells, shown, row, wide(fired_slots[one]))
         at += 1
     return at, count, DONE
+
+
+@kernel
+def fire_alone(held: Any, numbers: Floats, topic: int, groups: Ints) -> tuple[int, int, int]:
+    """Show one event to these groups, as `fire` does; `held` are the lanes, the cells and where answers go.
+
+    `numbers` has each attribute, NaN where it is no number.
+    """
+    lanes, cells, fired = held.tables
+    places = np.arange(len(numbers)).astype(np.int32)
+    topics, rows = np.full(1, topic, np.int32), np.zeros(len(groups), np.int32)
+    shown = ShownEvents(numbers.reshape(-1, 1), places, topics, rows, groups)
+    return fire(lanes, cells, shown, fired, 0, 0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,12 @@ from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.change import cells, firing, layout
 from distributary.matching.change.index import ChangeIndex, number_under, numbers_of
-from distributary.matching.change.layout import Lanes, Terms
+from distributary.matching.change.layout import Cells, Lanes, Terms
 from distributary.matching.change.memory import LastValues
 from distributary.matching.change.topics import TopicNumbers
+from distributary.matching.held import HeldTables, hold
 from distributary.matching.index import NO_SLOTS, Arrays, Pairs
 from distributary.matching.single import SingleEvent
-from distributary.model import Event
 
 NO_GROUP = -1
 SPARE = 64
@@ -42,6 +42,16 @@ ROOM = 1 << 20
 
 EMPTIED = ("first_cell", "current_cell", "slot_tick")
 """The arrays of lanes that do not depend on the filters alone, and are not frozen."""
+
+
+class _ShownAlone(NamedTuple):
+    """What single events are shown to, and where the answers go if they are few."""
+
+    lanes: Lanes
+    cells: Cells
+    fired: firing.FiredMembers
+    held: HeldTables
+    """All of these, for kernels."""
 
 
 class ChangeThresholds(ChangeIndex):
@@ -58,8 +68,7 @@ class ChangeThresholds(ChangeIndex):
         """What came by `add_many` and waits too."""
         self._count = 0
         self._live_terms = 0
-        self._little_room: firing.FiredMembers | None = None
-        """Room for the answers to one event, if they are few; kept while the lanes are as they are."""
+        self._alone: _ShownAlone | None = None
         self._lay_out(Terms.of([]), LastValues.room([], 0))
 
     def add(self, slot: int, filter: ChangeFilter, group: int = 0) -> None:
@@ -126,20 +135,43 @@ class ChangeThresholds(ChangeIndex):
         self._settle()
         if not len(rows) or not self._live_terms:
             return Pairs.none()
+        self._alone = None  # arrays that a batch replaces are not to be kept
         return self._fired(self._shown(batch, rows, groups), self._room())
 
     def fire_single(self, single: SingleEvent, groups: Ints) -> Ints:
         self._settle()
         if not self._live_terms:
             return NO_SLOTS
-        if self._little_room is None:
-            self._little_room = self._room(LITTLE_ROOM)
-        return self._fired(self._shown_single(single.event, groups), self._little_room).slots
+        event = single.event
+        numbers = np.array([number_under(event, name) for name in self._attributes], np.float64)
+        topic = self._topics.number(event.topic)
+        self._make_topics()
+        alone = self._shown_alone()
+        at, count, stopped = firing.fire_alone(alone.held, numbers, topic, groups)
+        if stopped != firing.DONE:
+            rows, topics = np.zeros(len(groups), np.int32), np.array([topic], np.int32)
+            value_row = np.arange(len(numbers), dtype=np.int32)
+            shown = firing.ShownEvents(numbers.reshape(-1, 1), value_row, topics, rows, groups)
+            return self._fired(shown, alone.fired, at, count).slots
+        return alone.fired.slots[:count].copy()
 
-    def _fired(self, shown: firing.ShownEvents, fired: firing.FiredMembers) -> Pairs:
-        """Which members fire on these events; there is room for their answers, or else more is made."""
+    def _shown_alone(self) -> _ShownAlone:
+        """What single events are shown to, held for the kernel; made anew when some array was replaced."""
+        alone = self._alone
+        if alone is None or alone.lanes is not self._lanes or alone.cells is not self._cells:
+            fired = alone.fired if alone and alone.lanes is self._lanes else self._room(LITTLE_ROOM)
+            tables = self._lanes, self._cells, fired
+            alone = self._alone = _ShownAlone(*tables, hold(tables))
+        return alone
+
+    def _fired(
+        self, shown: firing.ShownEvents, fired: firing.FiredMembers, at: int = 0, count: int = 0
+    ) -> Pairs:
+        """Which members fire on these events; there is room for their answers, or else more is made.
+
+        The first `at` pairs were shown already, and gave the first `count` answers.
+        """
         parts = []
-        at = count = 0
         while True:
             at, count, stopped = firing.fire(self._lanes, self._cells, shown, fired, at, count)
             if stopped == firing.CELLS_FULL:
@@ -268,18 +300,8 @@ class ChangeThresholds(ChangeIndex):
         rows, groups = np.ascontiguousarray(rows, np.int32), np.ascontiguousarray(groups, np.int32)
         return firing.ShownEvents(values, value_row, topics, rows, groups)
 
-    def _shown_single(self, event: Event, groups: Ints) -> firing.ShownEvents:
-        numbers = [number_under(event, name) for name in self._attributes]
-        value_row = np.arange(len(numbers), dtype=np.int32)
-        topics = self._topics.of([event.topic])
-        self._make_topics()
-        values = np.array(numbers, np.float64).reshape(-1, 1)
-        return firing.ShownEvents(values, value_row, topics, np.zeros(len(groups), np.int32), groups)
-
     def _settle(self) -> None:
         """Give the members that wait their places: few one by one, many by laying everything out anew."""
-        if self._waiting:
-            self._little_room = None
         many = 2 * len(self._waiting) >= self._live_terms
         if self._gathered or (self._waiting and many) or self._dead_terms > self._live_terms + SPARE:
             self.compact()
@@ -323,10 +345,10 @@ class ChangeThresholds(ChangeIndex):
 
     def _lay_out(self, terms: Terms, remembered: LastValues) -> None:
         """Build all lanes and cells."""
+        self._alone = None
         self._lanes = layout.lanes_of(terms, self._groups)
         self._cells = layout.no_cells(len(remembered.values))
         self._waiting, self._gathered = {}, []
-        self._little_room = None
         self._lane_count = len(self._lanes.next)
         self._live_terms = self._term_count = self._place_count = len(terms.slots)
         self._dead_terms = 0

@@ -35,10 +35,13 @@ class TopicNumbers:
         """The topics from number 1 on."""
         return [topic for topic in self._numbers if topic is not None]
 
+    def number(self, topic: str | None) -> int:
+        """The number of a topic; a new one gets a new number."""
+        return self._numbers.setdefault(topic, len(self._numbers))
+
     def of(self, topics: Sequence[str | None]) -> Ints:
         """The numbers of these topics; new topics get new numbers."""
-        found = [self._numbers.setdefault(topic, len(self._numbers)) for topic in topics]
-        return np.array(found, np.int32)
+        return np.array([self.number(topic) for topic in topics], np.int32)
 
     def of_rows(self, batch: EventBatch, rows: Ints) -> Ints:
         """The number of each row's topic, filled in for the given rows; new topics get new numbers."""
