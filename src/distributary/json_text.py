@@ -46,6 +46,18 @@ def read_object(line: bytes) -> dict[str, Any]:
     ...
     distributary.errors.InputError: id: given twice in one object; keep one of them
     """
+    record = read_value(line)
+    if not isinstance(record, dict):
+        raise InputError(f"a record is a JSON object, not {_kind(record)}")
+    return record
+
+
+def read_value(line: bytes) -> Any:
+    """The value that bytes hold, whatever it is; `InputError` says what is wrong with it and where.
+
+    >>> read_value(b"[1, 2.5]")
+    [1, 2.5]
+    """
     bare = line.removeprefix(BYTE_ORDER_MARK).strip(SPACE)
     if len(bare) > MAXIMUM_VALUES:
         _check_values(bare)
@@ -54,12 +66,11 @@ def read_object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         at = error.start + line.index(bare)
         raise InputError(not_utf8(line, at)) from None
-    record = _scanned(text)
-    if not isinstance(record, dict):
-        raise InputError(f"a record is a JSON object, not {_kind(record)}")
-    if len(bare) > SHORT or bare.count(b"[") + bare.count(b"{") > MAXIMUM_DEPTH:
-        _check_nesting(record)
-    return record
+    value = _scanned(text)
+    is_long = len(bare) > SHORT or bare.count(b"[") + bare.count(b"{") > MAXIMUM_DEPTH
+    if is_long and value.__class__ in NESTED:
+        _check_nesting(value)
+    return value
 
 
 def not_utf8(data: bytes, at: int) -> str:
@@ -106,8 +117,8 @@ def _check_values(line: bytes) -> None:
         raise InputError(f"has more than {MAXIMUM_VALUES:,} values; give it as several events")
 
 
-def _check_nesting(record: dict[str, Any]) -> None:
-    """Refuse an object that is nested too deep, or whose dotted names are too long together."""
+def _check_nesting(record: dict[str, Any] | list[Any]) -> None:
+    """Refuse an object or array that is nested too deep, or whose dotted names are too long together."""
     names = 0
     level: list[tuple[int, Any]] = [(0, record)]
     for _ in range(MAXIMUM_DEPTH):

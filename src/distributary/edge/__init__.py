@@ -7,6 +7,10 @@ Modules, in reading order:
 - `stored`: what a session keeps on the disk.
 - `access/`: who is let in, and what they may see and do.
 - `sessions`: every subscriber's place at a broker: their subscriptions and their mailbox.
+- `web/`: HTTP, WebSocket, server-sent events and webhooks.
+- `serve`: all of it in one process.
+- `payloads`: bytes as events, and events as the bytes that they came as.
+- `mqtt/`: MQTT 3.1.1 and 5.
 
 Promised to other rooms: nobody sees or sends anything without being allowed to, and a subscriber is told
 what their mailbox does not keep.

@@ -1,0 +1,101 @@
+"""Runs a broker with everything in one process: MQTT and the web for clients, a node of a network.
+
+Without options it listens on this machine alone, asks nobody to log in, and keeps nothing when it ends. It
+prints where it listens and what to type next. It ends with SIGTERM or Ctrl-C.
+
+--data DIR keeps sessions and events: started again with it, it goes on where it was. --join lets it take part
+in a network that is up. Beyond this machine (--host) it needs --certificate with --key, and --access: a file
+that says who may log in, and what they may see and do.
+
+examples:
+  distributary serve
+  distributary serve --demo
+  distributary serve --mqtt 1884 --web 8081 --data broker.data
+  distributary serve --join 127.0.0.1:7000 --access access.toml
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from distributary.cli.arguments import whole
+from distributary.cli.terminal import FAILED, WELL, add_options, describe, say
+from distributary.errors import DistributaryError, UsageError
+
+if TYPE_CHECKING:
+    from distributary.edge.serve import ServeSettings
+    from distributary.model import Event
+
+MOST_DEMO_EVENTS = 1_000_000_000
+
+
+def configure(command: argparse.ArgumentParser) -> None:
+    """Describe the command by the docstring of this module, and add its arguments."""
+    describe(command, __doc__)
+    add_options(
+        command,
+        ("--mqtt PORT", whole(0), "for MQTT; 0 takes any (default: 1883, or the next that is free)"),
+        ("--web PORT", whole(0), "for HTTP and WebSocket; 0 takes any (default: 8080, or the next)"),
+        ("--data DIR", Path, "where sessions and events are kept (default: nowhere)"),
+        ("--access FILE", Path, "who may log in, and what they may do, in TOML (default: all, here alone)"),
+        ("--join HOST:PORT", str, "nodes of the network to join, with commas between (default: a new one)"),
+        ("--demo", False, "publish made-up readings of sensors"),
+        ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
+        ("--certificate FILE", Path, "for TLS with clients"),
+        ("--key FILE", Path, "of the certificate"),
+        ("--name NAME", str, "what the node is called (default: made up)"),
+        ("--network NAME", "distributary", "the name of the network (distributary)"),
+        ("--listen HOST:PORT", "127.0.0.1:0", "where other nodes connect (127.0.0.1, any port)"),
+        ("--origin URL", str, "web pages that may connect, beside its own; with commas between"),
+        ("--private-webhooks", False, "let webhooks be at addresses of this machine and private networks"),
+        ("--ready FILE", Path, "write where it listens, in JSON, as soon as it does"),
+    )
+    command.set_defaults(run=_run)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    try:
+        from distributary.edge.serve import serve
+    except ModuleNotFoundError as error:
+        raise DistributaryError(
+            f"serving clients needs {error.name}: pip install 'distributary[edge]'"
+        ) from None
+    from distributary.live.event_loop import run_node
+
+    well = run_node(serve(_settings(parsed), say, parsed.ready))
+    return WELL if well else FAILED
+
+
+def _settings(parsed: argparse.Namespace) -> ServeSettings:
+    from distributary.edge.serve import ServeSettings
+    from distributary.live.greeting import parse_endpoint
+
+    for name in ("mqtt", "web"):
+        if (getattr(parsed, name) or 0) > 65_535:
+            raise UsageError(f"--{name}: a port is at most 65535")
+    if (parsed.certificate is None) != (parsed.key is None):
+        raise UsageError("--certificate and --key go together")
+    return ServeSettings(
+        mqtt=parsed.mqtt,
+        web=parsed.web,
+        host=parsed.host,
+        data=parsed.data,
+        access=parsed.access,
+        certificate=None if parsed.certificate is None else (parsed.certificate, parsed.key),
+        contacts=tuple(map(parse_endpoint, parsed.join.split(","))) if parsed.join else (),
+        listen=parse_endpoint(parsed.listen),
+        name=parsed.name,
+        network=parsed.network,
+        private_webhooks=parsed.private_webhooks,
+        origins=tuple(parsed.origin.split(",")) if parsed.origin else (),
+        demo=_demo_events() if parsed.demo else None,
+    )
+
+
+def _demo_events() -> Iterator[Event]:
+    from distributary.workloads import sensors
+
+    return sensors.events(MOST_DEMO_EVENTS, seed=1)

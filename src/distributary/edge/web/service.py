@@ -1,0 +1,66 @@
+"""What all requests of the web share: the broker, the sessions, who is let in, and limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from distributary.edge.access import Access
+from distributary.edge.broker import Answer, EdgeBroker
+from distributary.edge.sessions import Sessions
+from distributary.edge.web.faults import WebError
+from distributary.edge.web.tickets import Tickets
+
+_log = logging.getLogger("distributary")
+
+
+@dataclass(frozen=True)
+class WebLimits:
+    """How much one request may ask for."""
+
+    body: int = 16 << 20
+    """Bytes of a request's body, and of a WebSocket's message."""
+    events: int = 10_000
+    """Events of one request."""
+    headers: int = 32 << 10
+    """Bytes of a request's line and headers."""
+    patience: float = 20.0
+    """Seconds in which the headers of a request must have come, and its body."""
+    answer: float = 30.0
+    """Seconds that somebody who publishes or subscribes waits for the broker."""
+    window: int = 1_000
+    """Events that were sent to a connection and not acknowledged, beyond which it is sent no more."""
+    connections: int = 10_000
+
+
+@dataclass(frozen=True)
+class WebService:
+    """A broker's service to the web."""
+
+    broker: EdgeBroker
+    sessions: Sessions
+    access: Access
+    limits: WebLimits = field(default_factory=WebLimits)
+    origins: tuple[str, ...] = ()
+    """Origins of web pages, beside the server's own, whose scripts may connect; such as https://example.org."""
+    loopback_only: bool = True
+    """Whether it listens on loopback alone, so that only names of this machine can lead to it."""
+    tickets: Tickets = field(default_factory=Tickets)
+    note: Callable[[str], None] = _log.warning
+
+    @staticmethod
+    def asked(ask: Callable[[Answer], None]) -> asyncio.Future[str | None]:
+        """Ask for something now; gives what will be the answer: the reason why not, or None."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        ask(lambda reason: None if answer.done() else answer.set_result(reason))
+        return answer
+
+    async def settled(self, answer: asyncio.Future[str | None], what: str) -> str | None:
+        """Wait for what was asked; WebError when the broker takes too long."""
+        try:
+            async with asyncio.timeout(self.limits.answer):
+                return await answer
+        except TimeoutError:
+            raise WebError(503, f"the broker has not answered yet whether {what}; try again") from None
