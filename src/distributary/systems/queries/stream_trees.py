@@ -177,6 +177,7 @@ class StreamTrees:
         """Give a node a parent in the tree of a stream that is published here."""
         self._links.learn(sender, message.links)
         tree = self.trees.setdefault(message.stream, SourceTree(self._node.address))
+        self._links.learn(self._node.address, self.links_to(tree.parents))  # ways begin here
         tree.join(sender, self._choice)
         self._tell(message.stream, [sender, *tree.below(sender)])
 
