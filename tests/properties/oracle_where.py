@@ -6,6 +6,7 @@ is True, False or None (unknown); an event passes when it is True.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -112,6 +113,15 @@ def _value(node: Any, attributes: Mapping[str, Any]) -> Any:
         return int(node.this) if re.fullmatch("[0-9]+", node.this) else float(node.this)
     if isinstance(node, exp.Column):
         return attributes.get(".".join(part.name for part in node.parts))
+    if isinstance(node, exp.Add):
+        left, right = _value(node.this, attributes), _value(node.expression, attributes)
+        if _sort(left) == _sort(right) == "number":
+            total = left + right
+            return total if abs(total) < math.inf else None
+        return None
+    if isinstance(node, exp.Abs):
+        value = _value(node.this, attributes)
+        return abs(value) if _sort(value) == "number" else None
     raise AssertionError(f"the oracle does not know {node!r}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distributary.errors import FilterError
@@ -199,6 +199,9 @@ def test_a_mutated_condition_is_a_filter_or_an_error(text, data):
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(WORDS), max_size=9), maps)
+@example(["null", "+", "null"], [{}])
+@example(["a", "+", "5", "=", "b"], [{"a": 1, "b": 6}, {"a": "x", "b": 6}, {"a": True, "b": 6}, {"a": 1e308}])
+@example(["abs(", "a", ")", "<", "5"], [{"a": -4}, {"a": "x"}, {"a": -7.5}, {}])
 def test_words_in_any_order_are_read_as_the_oracle_reads_them_or_refused(words, events):
     text = " ".join(words)
     filter = parsed_or_error(text)
