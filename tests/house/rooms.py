@@ -90,10 +90,12 @@ ROOMS: dict[str, Room] = {
         4.0,
     ),
     "live": Room("nodes on sockets", ("errors", "toml_files", "model", "flow", "overlay", "systems"), 3.0),
-    "client": Room("publish, subscribe", ("errors", "model", "filters", "flow", "overlay", "live"), 4.4),
+    "client": Room(
+        "publish, subscribe", ("errors", "json_text", "model", "filters", "flow", "overlay", "live"), 4.4
+    ),
     "edge": Room(
         "MQTT, web, sessions",
-        ("errors", "json_text", "toml_files", "model", "filters", "overlay", "live", "client"),
+        ("errors", "json_text", "toml_files", "model", "filters", "matching", "overlay", "live", "client"),
         3.6,
     ),
     "cli": Room("the command distributary", EVERYTHING, 1.4),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--access FILE", Path, "who may log in, and what they may do, in TOML (default: all, here alone)"),
         ("--join HOST:PORT", str, "nodes of the network to join, with commas between (default: a new one)"),
         ("--demo", False, "publish made-up readings of sensors"),
+        ("--no-console", False, "no pages for people (default: pages, where NiceGUI is installed)"),
         ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
         ("--certificate FILE", Path, "for TLS with clients"),
         ("--key FILE", Path, "of the certificate"),
@@ -92,6 +94,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         private_webhooks=parsed.private_webhooks,
         origins=tuple(parsed.origin.split(",")) if parsed.origin else (),
         demo=_demo_events() if parsed.demo else None,
+        console=not parsed.no_console and find_spec("nicegui") is not None,
     )
 
 

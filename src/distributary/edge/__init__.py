@@ -8,6 +8,7 @@ Modules, in reading order:
 - `access/`: who is let in, and what they may see and do.
 - `sessions`: every subscriber's place at a broker: their subscriptions and their mailbox.
 - `web/`: HTTP, WebSocket, server-sent events and webhooks.
+- `console/`: pages on which people look at a broker and try things out.
 - `serve`: all of it in one process.
 - `payloads`: bytes as events, and events as the bytes that they came as.
 - `mqtt/`: MQTT 3.1.1 and 5.

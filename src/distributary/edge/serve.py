@@ -20,11 +20,13 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
+
+from starlette.types import ASGIApp
 
 from distributary.edge.access import Access
 from distributary.edge.broker import LiveEdge
@@ -76,6 +78,8 @@ class ServeSettings:
     origins: tuple[str, ...] = ()
     demo: Iterator[Event] | None = None
     """Events that are made up, for something to be seen."""
+    console: bool = False
+    """Whether there are pages for people, which need NiceGUI."""
 
 
 class ServedBroker:
@@ -148,10 +152,22 @@ class ServedBroker:
             loopback_only=is_loopback(settings.host),
             note=self._note,
         )
+        mounted = await self._open_console(service)
         port = _free_port(settings.host, settings.web, WEB_PORT, "the web", self._note)
-        web = WebServer(service, tls)
+        web = WebServer(service, tls, mounted)
         self.web_endpoint = await web.start(settings.host, port)
         self._stack.push_async_callback(web.stop)
+
+    async def _open_console(self, service: WebService) -> Mapping[str, ASGIApp]:
+        """Start the console, if it is wanted; gives it by its path."""
+        if not self.settings.console:
+            return {}
+        from distributary.edge.console.serving import PATH, ConsoleApplication
+
+        console = ConsoleApplication(service, self.broker, time.time)
+        await console.start()
+        self._stack.push_async_callback(console.stop)
+        return {PATH: console}
 
     async def leave(self) -> None:
         """End in good order: clients first, then the node."""
@@ -233,11 +249,11 @@ def described(served: ServedBroker) -> Iterator[str]:
     scheme = "http" if settings.certificate is None else "https"
     alone = "joins" if settings.contacts else "founds"
     yield f"broker {served.broker.name!r} {alone} network {settings.network!r} at {served.broker.endpoint}"
-    kept = (
-        f"what it keeps is in {settings.data}" if settings.data else "nothing outlives it"
-    )
+    kept = f"what it keeps is in {settings.data}" if settings.data else "nothing outlives it"
     yield f"{kept}; " + ("log-in as in " + str(settings.access) if settings.access else "no log-in")
     yield f"  web   {scheme}://{web}/"
+    if settings.console:
+        yield f"  page  {scheme}://{web}/console/"
     yield f"  MQTT  {mqtt}"
     if settings.access is not None or settings.certificate is not None:
         return

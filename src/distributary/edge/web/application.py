@@ -18,7 +18,8 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from distributary.edge.access import AccessError, Identity
@@ -42,11 +43,12 @@ NEVER_GIVEN = 1 << 62
 """A place that no mailbox has given."""
 
 
-def application(service: WebService) -> Starlette:
-    """The application of a service."""
+def application(service: WebService, mounted: Mapping[str, ASGIApp] | None = None) -> Starlette:
+    """The application of a service, with other applications below paths of their own."""
     routes: list[BaseRoute] = [
         *(_route(service, path, methods) for path, methods in HANDLERS.items()),
         WebSocketRoute("/ws", _socket_handler(service)),
+        *(Mount(path, application) for path, application in (mounted or {}).items()),
     ]
     middleware = []
     if service.origins:

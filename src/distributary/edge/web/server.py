@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from distributary.edge.web.application import application
@@ -29,8 +30,15 @@ FAREWELL = 2
 class WebServer:
     """The listener of a service."""
 
-    def __init__(self, service: WebService, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        service: WebService,
+        tls: ssl.SSLContext | None = None,
+        mounted: Mapping[str, ASGIApp] | None = None,
+    ) -> None:
         self._service, self._tls = service, tls
+        self._mounted = mounted
+        """Other applications that are served, by the paths below which they are."""
         self._server: _Server | None = None
         self._task: asyncio.Task[None] | None = None
         self.endpoint: Endpoint | None = None
@@ -41,7 +49,7 @@ class WebServer:
         listening = listen(host, port)
         limits = self._service.limits
         config = uvicorn.Config(
-            application(self._service),
+            application(self._service, self._mounted),
             http=_protocol_within(limits),
             ws="websockets-sansio",
             ws_max_size=limits.body,

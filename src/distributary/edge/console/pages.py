@@ -1,0 +1,329 @@
+"""The pages: one with tabs for the network, sessions, trying out, explaining and a tail, and one to log in.
+
+Each page that is open looks again every second, as long as somebody has it open. What it shows is asked of
+`view` with the identity of whoever has it open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from nicegui import app, ui
+from starlette.requests import Request
+
+from distributary.edge.access import AccessError, Identity
+from distributary.edge.console import view
+from distributary.edge.console.picture import neighbourhood
+from distributary.edge.console.recent import RecentEvent, RecentEvents
+from distributary.edge.web.managing import put_session, put_subscription
+from distributary.edge.web.service import WebService
+from distributary.errors import DistributaryError
+from distributary.live.broker import LiveBroker
+from distributary.live.rates import RateMeter
+from distributary.live.security import is_loopback
+
+EVERY = 1.0
+"""Seconds between two looks."""
+SHOWN = 200
+"""Lines of the tail, and of what is tried out."""
+KEY = "distributary"
+LONGEST_LOG_IN = 12 * 3600.0
+"""Seconds after which somebody has to log in again."""
+FILTER_FIELDS = {
+    "topic": "topic, such as quotes/* or mqtt:plant/+/pressure",
+    "where": "where, such as price > 8.3 and price < 8.7",
+    "path": "path, such as /rss/channel/item[author]",
+    "change": "change, such as price 0.05",
+}
+
+
+class Console:
+    """The pages of one broker."""
+
+    def __init__(self, service: WebService, broker: LiveBroker, now: Callable[[], float]) -> None:
+        self.service, self.broker = service, broker
+        self.recent = RecentEvents(service.broker, now)
+        self.moves = view.NodeMoves()
+        self.meter = RateMeter(lambda: broker.counts)
+        self._let_in: dict[str, tuple[Identity, float]] = {}
+        """By the key in a browser's cookie who that is, and until when."""
+
+    def register(self) -> None:
+        """Make the pages known to the library."""
+        ui.page("/", title="Distributary")(self._index)
+        ui.page("/log-in", title="Distributary: log in")(self._log_in)
+
+    def start(self) -> None:
+        """Begin to measure."""
+        self.meter.start()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self.meter.stop()
+
+    # Who it is.
+
+    def identity(self, request: Request) -> Identity | None:
+        """Who a page is for; None for somebody who has to log in."""
+        if not self.service.access.configured:
+            host = request.client.host if request.client is not None else ""
+            try:
+                return self.service.access.log_in(loopback=is_loopback(host))
+            except AccessError:
+                return None
+        identity, until = self._let_in.get(app.storage.browser.get(KEY, ""), (None, 0.0))
+        return identity if time.time() < until else None
+
+    async def _log_in(self, request: Request) -> None:
+        """The page to log in."""
+        with ui.card().classes("mx-auto mt-16 w-80"):
+            ui.label("Distributary").classes("text-xl")
+            user = ui.input("user")
+            password = ui.input("password", password=True)
+            token = ui.input("or a token", password=True)
+            refused = ui.label().classes("text-negative")
+        key = app.storage.browser[KEY] = uuid4().hex
+
+        async def enter() -> None:
+            given: dict[str, Any] = {"token": token.value} if token.value else {}
+            given = given or {"user": user.value or "", "password": (password.value or "").encode()}
+            try:
+                identity = await asyncio.to_thread(self.service.access.log_in, **given)
+            except AccessError as error:
+                refused.set_text(str(error))
+                return
+            self._forget_expired()
+            until = min(identity.expires or float("inf"), time.time() + LONGEST_LOG_IN)
+            self._let_in[key] = (identity, until)
+            ui.navigate.to("/")
+
+        ui.button("log in", on_click=enter).classes("mx-auto")
+
+    def _forget_expired(self) -> None:
+        now = time.time()
+        self._let_in = {key: (who, until) for key, (who, until) in self._let_in.items() if now < until}
+
+    # The page with everything.
+
+    async def _index(self, request: Request) -> None:
+        identity = self.identity(request)
+        if identity is None:
+            ui.navigate.to("/log-in")
+            return
+        self.recent.begin()
+        ui.context.client.on_disconnect(_once(self.recent.end))
+        OpenPage(self, identity).build()
+
+
+class OpenPage:
+    """One page that is open, for one identity."""
+
+    def __init__(self, console: Console, identity: Identity) -> None:
+        self._console, self._identity = console, identity
+        self._service = console.service
+        self._tailed = console.recent.seen
+
+    def build(self) -> None:
+        """Put the page together."""
+        broker = self._console.broker
+        with ui.header().classes("items-center py-2"):
+            ui.label("Distributary").classes("text-lg")
+            ui.label(f"{broker.name}, {broker.system_name}").classes("text-sm opacity-80")
+            ui.space()
+            ui.label(self._identity.user or "this machine").classes("text-sm opacity-80")
+        with ui.tabs().props("mobile-arrows outside-arrows no-caps").classes("w-full") as tabs:
+            named = [ui.tab(name) for name in ("network", "sessions", "try out", "explain", "tail")]
+        parts = (self._network, self._sessions, self._try_out, self._explain, self._tail)
+        with ui.tab_panels(tabs, value=named[0]).classes("w-full max-w-5xl mx-auto"):
+            for tab, part in zip(named, parts, strict=True):
+                with ui.tab_panel(tab):
+                    part()
+
+    def _seen(self) -> list[RecentEvent]:
+        """The latest events that this identity may see."""
+        may_see = self._service.access.may_see
+        return [each for each in self._console.recent.after(0) if may_see(self._identity, each.event)]
+
+    # What each tab shows.
+
+    def _network(self) -> None:
+        broker, console = self._console.broker, self._console
+        with ui.row().classes("w-full"):
+            counts = {name: _tile(name) for name in ("published a second", "delivered a second", "clients")}
+            counts |= {name: _tile(name) for name in ("waiting publishers", "unsent bytes")}
+        with ui.row().classes("w-full items-start"):
+            drawn = ui.html(sanitize=False).classes("w-full sm:w-96")
+            moves = ui.column().classes("gap-0 text-sm")
+
+        def look() -> None:
+            links = broker.links.states
+            names = {address: str(endpoint) for address, endpoint in broker.links.endpoints.items()}
+            rates = console.meter.rates()
+            drawn.set_content(neighbourhood(broker.name, broker.place, links, names))
+            counts["published a second"].set_text(f"{rates.get('published', 0):,.1f}")
+            counts["delivered a second"].set_text(f"{rates.get('delivered', 0):,.1f}")
+            counts["clients"].set_text(f"{len(broker.clients.names):,}")
+            counts["waiting publishers"].set_text(f"{broker.clients.waiting:,}")
+            counts["unsent bytes"].set_text(f"{sum(link.unsent for link in links):,}")
+            console.moves.look(broker.place, time.time())
+            moves.clear()
+            with moves:
+                for move in reversed(list(console.moves)):
+                    ui.label(f"{_clock(move.at)} {move.what}")
+
+        look()
+        ui.timer(EVERY, look)
+
+    def _sessions(self) -> None:
+        columns = [
+            {"name": name, "label": name, "field": name, "align": "left", "sortable": True}
+            for name in (
+                "subscriber",
+                "connected",
+                "subscriptions",
+                "waiting",
+                "kilobytes",
+                "dropped",
+                "policy",
+            )
+        ]
+        table = ui.table(rows=[], columns=columns, row_key="subscriber", pagination=25).classes("w-full")
+        table.props("flat dense wrap-cells :grid=Quasar.Screen.lt.sm")
+
+        def look() -> None:
+            theirs = view.sessions_seen(self._service.sessions, self._identity, self._service.access)
+            table.rows = [view.session_row(session) for session in theirs]
+            table.update()
+
+        look()
+        ui.timer(EVERY, look)
+
+    def _try_out(self) -> None:
+        ui.label("Try a subscription against the latest events before you save it.")
+        fields = {kind: ui.input(label).classes("w-full") for kind, label in FILTER_FIELDS.items()}
+        told = ui.label()
+        rows = ui.column().classes("w-full gap-1 text-sm")
+
+        def given() -> dict[str, str]:
+            return {kind: field.value or "" for kind, field in fields.items()}
+
+        def try_out() -> None:
+            rows.clear()
+            try:
+                outcome = view.tried(view.asked("console", given()), self._seen())
+            except DistributaryError as error:
+                told.set_text(str(error))
+                return
+            held = sum(each.matches for each in outcome)
+            told.set_text(f"{held:,} of the latest {len(outcome):,} events match; these come first.")
+            outcome.reverse()
+            outcome.sort(key=lambda each: not each.matches)
+            with rows:
+                for each in outcome[:SHOWN]:
+                    _tried_row(each)
+
+        async def save() -> None:
+            try:
+                client = (name.value or "").strip()
+                session, _ = put_session(self._service, self._identity, client, {})
+                subscription = view.asked(session.subscriber, given(), uuid4().hex[:8])
+                kept, _ = await put_subscription(
+                    self._service, self._identity, session, subscription.to_record(), subscription.id
+                )
+            except DistributaryError as error:
+                told.set_text(str(error))
+                return
+            told.set_text(f"Saved for {kept.subscriber} as {view.filters_text(kept)}.")
+
+        with ui.row().classes("items-center"):
+            ui.button("try out", on_click=try_out)
+            name = ui.input("save for the session", value="console")
+            ui.button("save", on_click=save).props("outline")
+
+    def _explain(self) -> None:
+        ui.label("Why did an event go to a subscription, or why not?")
+        rows = ui.column().classes("w-full gap-1 text-sm")
+
+        def explain() -> None:
+            rows.clear()
+            access = self._service.access
+            with rows:
+                try:
+                    told = view.explained(
+                        self._service.sessions,
+                        self._identity,
+                        access,
+                        self._seen(),
+                        (event.value or "").strip(),
+                    )
+                except DistributaryError as error:
+                    ui.label(str(error))
+                    return
+                if not told:
+                    ui.label("There is no subscription at this broker that you may look at.")
+                for subscription, reasons in told:
+                    ui.label(subscription).classes("font-bold")
+                    ui.label(reasons).classes("whitespace-pre-wrap font-mono")
+
+        with ui.row().classes("items-center"):
+            event = ui.input("the event's id").on("keydown.enter", explain)
+            ui.button("explain", on_click=explain)
+
+    def _tail(self) -> None:
+        ui.label("Events as they come, the latest first.")
+        log = ui.log(max_lines=SHOWN).classes("w-full h-96 text-sm")
+
+        def look() -> None:
+            may_see = self._service.access.may_see
+            for each in self._console.recent.after(self._tailed):
+                self._tailed = each.number
+                if may_see(self._identity, each.event):
+                    log.push(f"{_clock(each.at)} {event_line(each.event)}")
+
+        ui.timer(EVERY, look)
+
+
+def event_line(event: Any) -> str:
+    """An event in a line.
+
+    >>> from distributary.model import Event
+    >>> event_line(Event("e1", "quotes/OTE", {"price": 8.4}))
+    'quotes/OTE  price=8.4  (e1)'
+    """
+    attributes = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+    document = f"{len(event.document):,} characters of XML" if event.document is not None else ""
+    return "  ".join(part for part in (event.topic, attributes[:300], document, f"({event.id})") if part)
+
+
+def _tile(name: str) -> ui.label:
+    """A number with its name below."""
+    with ui.card().classes("p-3 gap-0"):
+        number = ui.label("0").classes("text-xl")
+        ui.label(name).classes("text-xs opacity-70")
+    return number
+
+
+def _tried_row(each: view.TriedEvent) -> None:
+    mark, colour = ("check", "positive") if each.matches else ("close", "grey")
+    with ui.expansion(event_line(each.event), icon=mark).props(f"dense header-class=text-{colour}"):
+        ui.label(each.reasons).classes("whitespace-pre-wrap font-mono")
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
+
+
+def _once(action: Callable[[], None]) -> Callable[[], None]:
+    """The action, which is done the first time that this is called."""
+    left = [action]
+
+    def act() -> None:
+        if left:
+            left.pop()()
+
+    return act

@@ -1,0 +1,115 @@
+"""The console in a real browser: Debian's Chromium, driven by Playwright."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from distributary.edge.serve import ServedBroker, ServeSettings
+from distributary.model import Event
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+PATIENCE = 60_000
+"""Milliseconds that a page may take on a busy machine."""
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium"),
+    pytest.mark.xdist_group("console"),
+]
+
+
+def made_up() -> Iterator[Event]:
+    """Events whose price goes round from 8.0 to 8.9."""
+    for number in count():
+        yield Event(f"e{number}", "quotes/OTE", {"price": 8 + number % 10 / 10})
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Where a broker with a console and made-up events is, in a thread of its own."""
+    there = threading.Event()
+    found: list[str] = []
+    ending: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        end, loop = asyncio.Event(), asyncio.get_running_loop()
+        ending.append(lambda: loop.call_soon_threadsafe(end.set))
+        served = ServedBroker(ServeSettings(mqtt=0, web=0, demo=made_up(), console=True), print)
+        await served.start()
+        found.append(f"http://{served.web_endpoint}/console/")
+        there.set()
+        await end.wait()
+        await served.stop()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    assert there.wait(60), "the broker did not start"
+    yield found[0]
+    ending[0]()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide-light", "narrow-dark"])
+def page(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iterator[Page]:
+    """A page that has been opened, at two widths and on light and dark ground."""
+    width, ground = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=ground)
+    context.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    opened = context.new_page()
+    faults: list[str] = []
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+    opened.goto(address)
+    yield opened
+    context.close()
+    assert faults == []
+
+
+def test_the_network_is_drawn_and_its_rates_are_counted(page: Page) -> None:
+    expect(page.locator("svg rect")).to_have_count(1)
+    expect(page.locator("svg")).to_contain_text("root")
+    expect(page.get_by_text("published a second")).to_be_visible()
+
+
+def test_nothing_is_wider_than_the_page(page: Page) -> None:
+    for tab in ("sessions", "try out", "explain", "tail"):
+        page.get_by_role("tab", name=tab).click()
+        wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wider <= 0, tab
+
+
+def test_events_come_as_they_are_published(page: Page) -> None:
+    page.get_by_role("tab", name="tail").click()
+    expect(page.get_by_text("quotes/OTE").first).to_be_visible()
+
+
+def test_a_subscription_is_tried_out_and_saved(page: Page) -> None:
+    page.get_by_role("tab", name="try out").click()
+    page.get_by_label("where, such as").fill("price >")
+    page.get_by_role("button", name="try out").click()
+    expect(page.get_by_text("where:")).to_be_visible()
+    page.get_by_label("where, such as").fill("price >= 8")
+    page.get_by_role("button", name="try out").click()
+    expect(page.get_by_text("these come first")).to_be_visible()
+    name = f"browser-{page.viewport_size['width'] if page.viewport_size else 0}"
+    page.get_by_label("save for the session").fill(name)
+    page.get_by_role("button", name="save").click()
+    expect(page.get_by_text(f"Saved for {name}")).to_be_visible()
+    page.get_by_role("tab", name="sessions").click()
+    expect(page.get_by_text(name).first).to_be_visible()

@@ -1,0 +1,92 @@
+"""What the console's pages show, and to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from distributary.edge.access import Access, Identity
+from distributary.edge.console.recent import RecentEvent
+from distributary.edge.console.view import asked, explained, session_row, sessions_seen, tried
+from distributary.edge.mailbox import MailboxBounds, MailboxPolicy
+from distributary.edge.sessions import Session, Sessions
+from distributary.errors import DistributaryError
+from distributary.model import Delivery, Event, Subscription
+from edge.console.quiet_broker import QuietBroker, absent
+
+ANN, BEN, OPERATOR = Identity("ann"), Identity("ben"), Identity("olga", ("operators",))
+EVENTS = [
+    RecentEvent(number, 0.0, Event(f"e{number}", "quotes/OTE", {"price": price}))
+    for number, price in enumerate((8.0, 8.1, 9.0, 9.2), 1)
+]
+
+
+class LoggedIn(Access):
+    """An access that wants everybody to log in, and shows events of a topic to one user."""
+
+    @property
+    def configured(self) -> bool:
+        return True
+
+    def may_see(self, identity: Identity, event: Event) -> bool:
+        return identity != BEN
+
+
+def sessions(*subscribers: str) -> Sessions:
+    """Sessions that each have one subscription."""
+    room = Sessions(QuietBroker(), lambda: 0.0)
+    for subscriber in subscribers:
+        session, _ = room.attach(subscriber, absent(), MailboxBounds(MailboxPolicy.KEEP, events=2), 60)
+        session.subscribe(
+            Subscription("s1", subscriber, topic="quotes/*", where="price > 8.5"), lambda _: None
+        )
+    return room
+
+
+def names(found: list[Session]) -> list[str]:
+    return [session.subscriber for session in found]
+
+
+def test_users_see_their_own_sessions_and_operators_all() -> None:
+    room, access = sessions("ben/phone", "ann/phone", "ann/tablet", "annette/phone"), LoggedIn()
+    assert names(sessions_seen(room, ANN, access)) == ["ann/phone", "ann/tablet"]
+    assert names(sessions_seen(room, OPERATOR, access)) == [
+        "ann/phone",
+        "ann/tablet",
+        "annette/phone",
+        "ben/phone",
+    ]
+    assert sessions_seen(room, Identity(""), access) == []
+
+
+def test_a_session_s_line_counts_what_waits_and_what_was_dropped() -> None:
+    [session] = sessions("ann")
+    for number in (1, 2, 3):
+        session.give(Delivery(Event(f"e{number}", "quotes/OTE"), "ann", ("s1",)))
+    row = session_row(session)
+    assert (row["waiting"], row["dropped"]) == (2, 1)
+    assert row["subscriptions"] == "s1: topic quotes/*, where price > 8.5"
+
+
+def test_a_subscription_is_tried_in_the_order_of_the_events() -> None:
+    outcome = tried(asked("ann", {"change": "price 0.5"}), EVENTS)
+    assert [each.matches for each in outcome] == [True, False, True, False]
+
+
+def test_a_subscription_that_is_none_is_told_so() -> None:
+    with pytest.raises(DistributaryError, match="has no filter"):
+        asked("ann", {"topic": " "})
+    with pytest.raises(DistributaryError, match="no tolerance"):
+        asked("ann", {"change": "price"})
+
+
+def test_an_event_is_explained_for_the_subscriptions_one_may_look_at() -> None:
+    room, access = sessions("ann/phone", "ben/phone"), LoggedIn()
+    [(subscription, reasons)] = explained(room, ANN, access, EVENTS, "e1")
+    assert subscription.startswith("ann/phone: ")
+    assert "does not match" in reasons
+
+
+def test_an_event_that_one_may_not_see_is_not_explained() -> None:
+    room, access = sessions("ben/phone"), LoggedIn()
+    with pytest.raises(DistributaryError, match="that you may see"):
+        explained(room, BEN, access, EVENTS, "e1")
