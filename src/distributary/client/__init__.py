@@ -9,13 +9,29 @@ Modules, in reading order:
 
 - `session`: what a client has received, and what it presents to go on where it was.
 - `running_queries`: the stream queries of a client.
-- `connection`: the client itself.
+- `connection`: the client of a node.
+- `web`: the client of a broker's web server, by WebSocket.
+- `endpoints`: `connect`, which gives either.
+- `plain`: either, for programs without an event loop.
 """
 
 from __future__ import annotations
 
-from distributary.client.connection import NETWORK, Client, connect
+from distributary.client.connection import NETWORK, Client
+from distributary.client.endpoints import connect
+from distributary.client.plain import PlainClient, connect_plain
 from distributary.client.running_queries import RefusedError
 from distributary.client.session import read_session, session_record
+from distributary.client.web import WebClient
 
-__all__ = ["NETWORK", "Client", "RefusedError", "connect", "read_session", "session_record"]
+__all__ = [
+    "NETWORK",
+    "Client",
+    "PlainClient",
+    "RefusedError",
+    "WebClient",
+    "connect",
+    "connect_plain",
+    "read_session",
+    "session_record",
+]

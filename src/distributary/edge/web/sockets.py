@@ -11,6 +11,7 @@
     <- {"type": "refused", "request": 3, "reason": "..."}
     <- {"type": "gap", "place": 90, "events": 5, "reason": "the mailbox was full"}
     <- {"type": "end", "reason": "another connection took over the session"}
+    -> {"type": "close"}
 
 Rules:
 
@@ -18,6 +19,7 @@ Rules:
   name ends with its connection. `after` is the place up to which the client has everything.
 - An acknowledgement is of all up to a place. At most `window` events are under way without one; what was not
   acknowledged comes again on the next connection. `mark` is another when places begin anew.
+- `close` ends the session, and with it the connection; without it the session waits for the next one.
 - Requests are done in the order in which they come, and answered when they are done.
 """
 
@@ -175,6 +177,8 @@ class SocketClient:
                 await self._answer(record, self._subscribe(session, record))
             case "unsubscribe":
                 await self._answer(record, self._unsubscribe(session, record))
+            case "close":
+                session.close("its client has ended it")
             case other:
                 raise InputError(f"no message is called {other!r:.60}", field="type")
 
