@@ -140,6 +140,10 @@ class Session:
             self._room.forget_items(self, [place])
         return there
 
+    def acknowledge_each(self, places: Iterable[int]) -> None:
+        """Items have arrived for good; those that were there are removed from the disk together."""
+        self._room.forget_items(self, [place for place in places if self.mailbox.acknowledge(place)])
+
     def acknowledge_through(self, place: int) -> None:
         """All up to a place has arrived for good."""
         self._room.forget_items(self, self.mailbox.acknowledge_through(min(place, self._safe)))

@@ -1,4 +1,4 @@
-"""What a session keeps on the disk: itself, how far it has come, and the items of its mailbox."""
+"""What the edge keeps on the disk: sessions, how far they have come, their mailboxes; retained messages."""
 
 from __future__ import annotations
 
@@ -39,3 +39,10 @@ class StoredItem(NamedTuple):
     subscriptions: tuple[str, ...]
     offset: Offset | None
     kept_at: float
+
+
+class StoredRetained(NamedTuple):
+    """The last event of a topic that was published to be retained."""
+
+    event: Event
+    offset: Offset | None

@@ -1,0 +1,21 @@
+"""MQTT 3.1.1 and 5: devices publish and subscribe with the clients that they have.
+
+Modules, in reading order:
+
+- `packets`: the packets of both versions in one form, reason codes, and errors.
+- `fields`, `properties`, `codec`: packets as bytes, strictly.
+- `frames`: cuts a stream of bytes into packets, the many plain ones fast.
+- `filters`: topic filters, and how they say more than a topic.
+- `messages`: messages as events, and what of them is passed on.
+- `memory`: what MQTT keeps with a session.
+- `incoming`: what a client publishes.
+- `outgoing`: what a client is sent.
+- `subscribing`: SUBSCRIBE and UNSUBSCRIBE.
+- `retained`, `wills`, `shared`: retained messages, wills, shared subscriptions.
+- `connection`: a connection as a state machine without I/O.
+- `room`: what all connections share; batches of one turn of the loop.
+- `server`: TCP and TLS.
+
+Promised to other rooms: a client's bytes, whatever they are, end at worst its own connection; and what was
+acknowledged to a publisher is safe.
+"""

@@ -1,0 +1,177 @@
+"""MQTT over TCP and TLS: an asyncio server around `MqttRoom`.
+
+    async with MqttServer(room, "127.0.0.1", 1883) as server:
+        ...
+
+Beyond loopback TLS and an access file are required; without them it does not start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from typing import Any, cast
+
+from distributary.edge.mqtt.connection import MqttConnection
+from distributary.edge.mqtt.room import MqttPeer, MqttRoom
+from distributary.errors import DistributaryError, SettingError
+
+MOST_READ = 256 << 10
+"""Bytes that are read at a time."""
+TICK = 1.0
+"""Seconds between two looks at the clock."""
+CLOSING = 5.0
+"""Seconds that the other side may take to read what it is told at the end."""
+
+
+class MqttProtocol(asyncio.Protocol):
+    """A TCP or TLS connection, as a line of the room."""
+
+    def __init__(self, room: MqttRoom) -> None:
+        self._room = room
+        self._transport: asyncio.Transport | None = None
+        self._connection: MqttConnection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there, its TLS handshake done."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._connection = self._room.connect(self, _peer_of(self._transport))
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        assert self._connection is not None
+        try:
+            self._connection.receive(data)
+        except Exception as error:  # A fault of ours ends this connection, not the server.
+            self._room.notice(f"could not bear what an MQTT client sent: {type(error).__name__}: {error}")
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        if self._connection is not None:
+            self._connection.lost()
+
+    def resume_writing(self) -> None:
+        """Most of what was written has been sent."""
+        if self._connection is not None:
+            self._connection.drained()
+
+    # As the line of a connection.
+
+    def write(self, data: bytes) -> None:
+        """Have bytes sent."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """End the connection when what was written has been sent, or at once if that takes too long."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            asyncio.get_running_loop().call_later(CLOSING, self._transport.abort)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def pause(self) -> None:
+        """Read nothing for now."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    @property
+    def buffered(self) -> int:
+        """How many bytes wait to be sent."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+
+def _peer_of(transport: asyncio.Transport) -> MqttPeer:
+    address = transport.get_extra_info("peername")
+    loopback = isinstance(address, tuple) and ip_address(address[0].partition("%")[0]).is_loopback
+    certificate = transport.get_extra_info("peercert") or {}
+    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return MqttPeer(loopback, names[0] if names else None)
+
+
+class MqttServer:
+    """Listens for MQTT clients."""
+
+    def __init__(
+        self, room: MqttRoom, host: str = "127.0.0.1", port: int = 1883, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.room, self.host, self.port, self._tls = room, host, port, tls
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+
+    async def start(self) -> int:
+        """Listen; gives the port. DistributaryError when that is not safe or not possible."""
+        if not _is_loopback(self.host) and (self._tls is None or not self.room.access.configured):
+            raise SettingError(
+                f"MQTT on {self.host} is beyond loopback: that needs TLS and an access file"
+                " (who may log in, and what they may do)"
+            )
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: MqttProtocol(self.room), self.host, self.port, ssl=self._tls
+            )
+        except OSError as error:
+            raise DistributaryError(f"cannot listen on {self.host}:{self.port}: {error.strerror}") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._tick()
+        return self.port
+
+    def _tick(self) -> None:
+        self._ticking = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self.room.tick()
+
+    async def stop(self) -> None:
+        """Let everybody go, and listen no longer."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._server is not None:
+            self._server.close()
+            self.room.close()
+            await asyncio.sleep(0)
+
+    async def __aenter__(self) -> MqttServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class ThreadOffload:
+    """An `Offload` that works in threads and answers in the loop: for log-ins, which are slow on purpose."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._pool = ThreadPoolExecutor(threads, "log-in")
+
+    def __call__(self, work: Callable[[], Any], then: Callable[[Any], None]) -> None:
+        """Do something in a thread."""
+
+        def told(future: asyncio.Future[Any]) -> None:
+            if not future.cancelled():
+                then(future.exception() or future.result())
+
+        asyncio.get_running_loop().run_in_executor(self._pool, work).add_done_callback(told)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
