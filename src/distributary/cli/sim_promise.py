@@ -28,7 +28,7 @@ def add_promise(parts: Commands[argparse.ArgumentParser]) -> None:
         (
             "--kinds KIND,...",
             (_kinds, KINDS),
-            "what can happen to a node (all of those above), or leave: in good order",
+            "what can happen to a node (all of those above), or leave (in good order), lose on return",
         ),
         ("--publishers N", (whole(1), 3), "(3)"),
         ("--subscribers N", (whole(1), 6), "(6)"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -18,6 +20,7 @@ from distributary.overlay.tree.messages import (
     LogRecord,
     RoleRecord,
     RootAnnouncement,
+    RootDeparture,
     RootTerm,
 )
 from distributary.overlay.tree.node import TreeNode
@@ -220,3 +223,78 @@ def test_a_root_that_comes_back_takes_its_standby_again_rather_than_another_chil
     tree.node.receive(AttachRequest(5, 0, Interest(), False), STANDBY, 101.5)
     tree.node.wake(BEAT, 102.0)
     assert (tree.standby, tree.root.term) == (STANDBY, term)
+
+
+class CopyOnDisk:
+    """A standby that is sent logs, what it says to have, and what is on its disk."""
+
+    def __init__(self) -> None:
+        self.tree, self.term = child_of_root()
+        self.disk: dict[str, object] = {}
+        self.through = -1
+
+    def receive(self, copies: LogCopies) -> None:
+        effects = list(self.tree.node.receive(copies, ROOT, 1.0))
+        for each in effects:
+            if isinstance(each, Store) and each.value is None:
+                self.disk.pop(each.name, None)
+            elif isinstance(each, Store):
+                self.disk[each.name] = each.value
+        for _, receipt in sent(effects, CopyReceipt):
+            assert isinstance(receipt, CopyReceipt)
+            self.through = receipt.through
+
+    @property
+    def kept(self) -> list[str]:
+        """The ids of the events with which it would go on: those on its disk, from the first on."""
+        records = [each for each in self.disk.values() if isinstance(each, LogRecord)]
+        kept: list[str] = []
+        for record in sorted(records, key=lambda each: each.after):
+            assert record.after == len(kept)
+            kept += [event.id for event in record.events]
+        return kept
+
+    def take_over(self) -> list[str]:
+        """Be elected; the ids of the log that goes on."""
+        link = self.tree.link
+        link.root_children = (STANDBY, OTHER)
+        self.tree.node.receive(RootDeparture(self.term), ROOT, 2.0)
+        assert self.tree.is_root
+        return [event.id for _, event in self.tree.log.all_after(0)]
+
+
+def test_a_standby_that_is_sent_the_log_again_goes_on_with_all_that_it_had() -> None:
+    standby = CopyOnDisk()
+    standby.receive(LogCopies(standby.term, 0, EVENTS, True, 20, len(EVENTS)))
+    standby.receive(LogCopies(standby.term, 0, EVENTS[:2], True, 30, len(EVENTS)))
+    assert standby.through == 2
+    assert standby.kept == [event.id for event in EVENTS]
+    assert standby.take_over() == [event.id for event in EVENTS]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_copy_is_the_root_s_log_whatever_was_there_before_and_keeps_what_both_have(seed: int) -> None:
+    random = Random(seed)
+    names = [f"e{number}" for number in range(random.randrange(12))]
+    shared = random.randrange(len(names) + 1)
+    theirs = [*names[:shared], *(f"x{number}" for number in range(random.randrange(8)))]
+    standby = CopyOnDisk()
+    for stamp, log in ((10, names), (20, theirs)):
+        events = [Event(name, "A", {"source": "p"}) for name in log]
+        cuts = sorted({0, len(log), *random.choices(range(len(log) + 1), k=3)})
+        parts = [
+            LogCopies(
+                standby.term, first, tuple(events[first:last]), first == 0, stamp, len(log) * (not first)
+            )
+            for first, last in pairwise([*cuts, len(log)])
+        ]
+        for part in (*random.choices(parts, k=4), *parts):  # some come early, late or twice; then all
+            standby.receive(part)
+            common = shared if stamp > 10 else 0
+            assert standby.kept[:common] == names[:common], "what both have is never forgotten"
+            assert standby.through <= len(log)
+            if standby.through >= 0:
+                assert standby.kept[: standby.through] == log[: standby.through]
+        assert standby.through == len(log)
+    assert standby.kept[: len(theirs)] == theirs
+    assert standby.kept[len(theirs) :] in ([], names[len(theirs) :])

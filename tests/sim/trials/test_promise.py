@@ -18,10 +18,18 @@ import pytest
 
 from distributary.cli.main import main
 from distributary.overlay.broker import SessionState
+from distributary.overlay.tree import event_log
 from distributary.overlay.tree.intake import Intake
 from distributary.overlay.tree.standby import ReplicatedLog
 from distributary.overlay.tree.succession import RootSuccession
-from distributary.sim.trials.promise import KINDS, LEAVE, PromiseOutcome, PromiseTrial, try_promise
+from distributary.sim.trials.promise import (
+    KINDS,
+    LEAVE,
+    LOSE_ON_RETURN,
+    PromiseOutcome,
+    PromiseTrial,
+    try_promise,
+)
 from distributary.systems.tree.resuming import ResumingClients
 from replay import chaos_seeds, replayed_by
 
@@ -29,6 +37,8 @@ QUICK = 8
 CHAOS = 300
 FIRST = 10_000 * int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 """The first seed of those in `make chaos`."""
+COPYING = range(6)
+"""Seeds of a root that is lost while its standby is sent the log."""
 SEARCHED = 20
 """Seeds within which a bug must be found."""
 
@@ -61,6 +71,15 @@ def test_nothing_is_lost_when_nodes_leave_and_come_back() -> None:
     for seed in range(4):
         fired.update(keep_promise(PromiseTrial(seed, kinds=(LEAVE, "kill"))).fired)
     assert fired["left in good order"] == fired[LEAVE] > 3
+
+
+def test_nothing_is_lost_with_a_root_whose_standby_is_just_sent_the_log_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_TOGETHER", 300)  # so that the log is sent in many parts
+    for seed in COPYING:
+        fired = keep_promise(PromiseTrial(seed, faults=3, kinds=(LOSE_ON_RETURN,))).fired
+        assert fired[LOSE_ON_RETURN] == 3
 
 
 @pytest.mark.parametrize(("late", "seeds"), [("LogReply", (0, 1)), ("CopyReceipt", (0, 5))])

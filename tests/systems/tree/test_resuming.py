@@ -7,6 +7,7 @@ from typing import Any
 from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState
 from distributary.overlay.node import Address
+from distributary.overlay.tree.event_log import KeptEvents
 from distributary.overlay.tree.messages import InterestChange, InterestGrant, LogReply
 from distributary.sim.latency import UniformLatency
 from distributary.sim.simulator import Observer
@@ -117,3 +118,19 @@ def test_an_interest_that_comes_late_is_not_acknowledged_early() -> None:
     asked = world.simulator.now
     world.run(20)
     assert [what for time, what in seen.told if time > asked + 2.0] == [NEW.key]
+
+
+def test_a_client_is_read_on_for_when_more_came_meanwhile_than_its_node_remembers() -> None:
+    world, seen = tree_of_two(LogReply)
+    world.broker(CHILD).tree.log._kept = KeptEvents(room=2, room_bytes=1 << 20)
+    place = Offset(world.broker(ROOT).tree.log.epoch, 0)
+    publish(world, "a1")
+    come_back(world, place)
+    world.run(2)  # the log has been asked for, and its answer is under way
+    late = [f"a{number}" for number in range(2, 9)]
+    publish(world, *late)
+    world.run(20)
+    publish(world, "a9")
+    world.run(20)
+    assert [id for id, _ in seen.given] == ["a1", *late, "a9"]
+    assert [what.id for _, what in seen.told].count("old") == 1

@@ -169,9 +169,11 @@ class LogCopies(NamedTuple):
     after: int
     events: tuple[Event, ...]
     begin: bool = False
-    """Whether to forget what you kept before: the log begins after `after`."""
+    """Whether another copy begins here: the log begins after `after`."""
     stamp: int = 0
     """Which copy of the log this belongs to: later ones have greater stamps."""
+    last: int = 0
+    """The highest number of the log, where a copy begins."""
 
 
 class RoomNotice(NamedTuple):

@@ -352,7 +352,9 @@ class ParentProtocol:
         link.change = None
         self._refused.clear()
         link.place(change.new_parent, change.stamp)
-        link.grandparent, link.heard, link.root_children = grant.grandparent, self._node.now, ()
+        link.grandparent, link.heard = grant.grandparent, self._node.now
+        if change.new_parent != self._root.address:
+            link.root_children = ()  # else those known elect another, if it fails before a heartbeat
         self._events.begin_link({n: each for n, each in change.early.items() if each.epoch == grant.epoch})
         self._upstream.granted = NOT_GRANTED
         link.moves += 1

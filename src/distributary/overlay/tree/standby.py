@@ -7,7 +7,8 @@ Rules:
   that the standby has, and a standby that takes over goes on with the same log.
 - The standby is sent every event, in order, and says how far it has come. What it has not said to have is
   sent again after a while. Whenever all of the log is sent, that is another copy with a stamp of its own:
-  what belongs to an earlier one and comes late changes nothing.
+  what belongs to an earlier one and comes late changes nothing. What a standby has of the same epoch it keeps
+  meanwhile, and would go on with all of it: only what the root has otherwise is replaced.
 - When the standby is gone the root proposes another child, in a new epoch: the one before may take over in
   this one, and what both would commit then must not be mixed up. The epoch begins when that child has all
   that is committed; a root that reaches nobody stays in the old one, and gives way to the standby.
@@ -51,6 +52,8 @@ class StandbyLog:
         """The term that the copy belongs to; None if there is none."""
         self._stamp = 0
         self._kept = KeptEvents(state.settings.room, state.settings.room_bytes)
+        self._confirmed = 0
+        """Up to this number the root has sent what is here since it began to send its log."""
 
     @property
     def floor(self) -> int:
@@ -67,6 +70,7 @@ class StandbyLog:
         self.term = role.term
         self._kept.begin(events[0][0] - 1 if events else role.floor)
         self._kept.extend(events)
+        self._confirmed = self.position
 
     def receive(self, message: LogCopies, sender: Address) -> None:
         """Keep what the root of the latest term sends, and say how far it goes; ignore any other root."""
@@ -75,18 +79,26 @@ class StandbyLog:
             return
         same = self.term is not None and self.term.epoch == term.epoch
         if message.begin and (not same or message.stamp > self._stamp):
-            self.drop()
-            self._kept.begin(message.after)
-            self._stamp = message.stamp
-            self._node.store(ROLE, RoleRecord(term, False, self._node.address, message.after))
+            self._begin(message, same)
         elif not same or message.stamp > self._stamp:
             self._node.send(sender, CopyReceipt(term, NOTHING, message.stamp))
             return
         self.term = term
-        known = self.position - message.after
+        known = self._confirmed - message.after
         if message.stamp == self._stamp and 0 <= known < len(message.events):
             self._keep(message.events[known:])
-        self._node.send(sender, CopyReceipt(term, self.position, self._stamp))
+        self._node.send(sender, CopyReceipt(term, self._confirmed, self._stamp))
+
+    def _begin(self, message: LogCopies, same: bool) -> None:
+        """Begin another copy; what is here stays until it is seen to differ, if it is of the same epoch.
+
+        A root whose numbers do not go as far as what was forgotten here has another log.
+        """
+        if not same or not message.after <= self.position or message.last < self.floor:
+            self.drop()
+            self._kept.begin(message.after)
+        self._stamp, self._confirmed = message.stamp, max(message.after, self.floor)
+        self._node.store(ROLE, RoleRecord(message.term, False, self._node.address, self.floor))
 
     def serves(self, term: RootTerm | None) -> bool:
         """Whether this is the copy of a term, and has all that was committed before that began."""
@@ -111,10 +123,27 @@ class StandbyLog:
         return events
 
     def _keep(self, events: Sequence[Event]) -> None:
-        after = self.position
-        self._records.keep(after, events)
-        self._kept.extend(tuple(enumerate(events, after + 1)))
-        self._records.forget(self._kept.floor)
+        """Keep the events that follow what is confirmed, but for those that are here already."""
+        after = self._confirmed
+        self._confirmed += len(events)
+        if after < self.position:
+            known = self._compare(after, events)
+            after, events = after + known, events[known:]
+        if events and after == self.position:
+            self._records.keep(after, events)
+            self._kept.extend(tuple(enumerate(events, after + 1)))
+            self._records.forget(self._kept.floor)
+
+    def _compare(self, after: int, events: Sequence[Event]) -> int:
+        """How many of these are here; what is here in place of the next one is forgotten."""
+        alike = 0
+        for (_, mine), sent in zip(self._kept.after(after), events, strict=False):
+            if mine.key != sent.key:
+                self._kept.cut(after + alike)
+                self._records.cut(after + alike, self._kept.after(self._kept.floor))
+                break
+            alike += 1
+        return alike
 
 
 class ReplicatedLog:
@@ -282,7 +311,7 @@ class ReplicatedLog:
             self._stamp_copy()
         for part in in_parts(recovered):
             copies = LogCopies(role.term, floor + part.start, recovered[part], not part.start, self._stamp)
-            self._node.send(role.standby, copies)
+            self._node.send(role.standby, copies._replace(last=floor + len(recovered)))
 
     def has_recovered(self, role: RoleRecord, message: CopyReceipt, sender: Address, last: int) -> bool:
         """Whether the standby of before has said to have all of the log that was on disk."""
@@ -345,7 +374,7 @@ class ReplicatedLog:
         for part in in_parts(events):
             first = begin and not part.start
             copies = LogCopies(term, after + part.start, tuple(events[part]), first, self._stamp)
-            self._node.send(self.standby, copies)
+            self._node.send(self.standby, copies._replace(last=self.last) if first else copies)
         self._sent = after + len(events)
 
     def _commit(self) -> None:

@@ -44,6 +44,8 @@ KINDS = ("kill", "kill and wipe", "kill and cut off", "lose", "pause", "cut off"
 it reaches nobody for a while, or never; it is stopped for a while; no message reaches or leaves it."""
 LEAVE = "leave"
 """What a user may have happen besides: the node leaves in good order, and comes back with its disk."""
+LOSE_ON_RETURN = "lose on return"
+"""Another such thing: its process ends, starts again with its disk, and is lost for good soon after."""
 FAREWELL = 5.0
 """Seconds that a node has to leave."""
 BORNE_BY_TWO = ("kill", "pause")
@@ -79,7 +81,7 @@ class PromiseTrial:
     """Whether nodes are told that the process of another is gone, as a refused connection tells."""
 
     def __post_init__(self) -> None:
-        known = (*KINDS, LEAVE)
+        known = (*KINDS, LEAVE, LOSE_ON_RETURN)
         unknown = [kind for kind in self.kinds if kind not in known]
         if unknown or not self.kinds:
             raise SettingError(f"kinds of faults are {', '.join(known)}, not {', '.join(unknown) or 'none'}")
@@ -88,7 +90,7 @@ class PromiseTrial:
             raise SettingError(f"{self.nodes} nodes cannot bear {', '.join(unbearable)}: give three or more")
         if self.late and all(self.late not in names for names in BY_MODULE.values()):
             raise SettingError(f"there is no class of messages {self.late!r}")
-        if "lose" in self.kinds and self.faults >= self.nodes:
+        if {"lose", LOSE_ON_RETURN} & {*self.kinds} and self.faults >= self.nodes:
             raise SettingError(f"{self.faults} faults may lose all {self.nodes} nodes: give fewer")
 
     @property
@@ -369,6 +371,9 @@ class _Running:
                 until = self.world.now + min(1.0, lasts / 2)
             elif self.trial.refused:
                 self._refuse(node)
+            if kind == LOSE_ON_RETURN:
+                until = self.world.now + self.random.uniform(0.1, 1.0)
+                self.world.at(until + self.random.uniform(0.01, 1.5), lambda: self.brokers.crash(node))
             if kind != "lose":
                 keep = kind != "kill and wipe"
                 self.world.at(until, lambda: self.brokers.restart(node, keep_state=keep))
