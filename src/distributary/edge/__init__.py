@@ -6,7 +6,8 @@ Modules, in reading order:
 - `mailbox`: what a subscriber has been sent and has not acknowledged.
 - `stored`: what a session keeps on the disk.
 - `access/`: who is let in, and what they may see and do.
-- `sessions`: every subscriber's place at a broker: their subscriptions and their mailbox.
+- `session`: a subscriber's place at a broker: their subscriptions and their mailbox; `session_disk`: how it
+  is written and read; `sessions`: all of them.
 - `web/`: HTTP, WebSocket, server-sent events and webhooks.
 - `console/`: pages on which people look at a broker and try things out.
 - `serve`: all of it in one process.

@@ -110,7 +110,11 @@ class LiveEdge:
 
         request = requests.open(keys if self.broker.acknowledges else (), settled)
         try:
-            self.broker.resume(session)
+            if session.offset is not None:
+                self.broker.resume(session)
+            else:  # while others of the subscriber catch up, a new one waits for them
+                for subscription in session.subscriptions:
+                    self.broker.subscribe(subscription)
         except DistributaryError as error:
             request.abandon()
             done(str(error))

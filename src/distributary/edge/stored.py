@@ -12,6 +12,9 @@ class StoredSession(NamedTuple):
     """A session on the disk, without its place and its items."""
 
     subscriptions: tuple[Subscription, ...]
+    """As they were asked for."""
+    registered: tuple[Subscription, ...]
+    """What grants left of them."""
     policy: str
     events: int
     bytes: int
@@ -19,6 +22,14 @@ class StoredSession(NamedTuple):
     expiry: float | None
     marks: tuple[tuple[str, str], ...]
     """What a protocol keeps with the session, by name."""
+    left_at: float | None
+    """When its last connection ended; None while there was one."""
+    user: str | None
+    """Whose it is; None where nobody asks."""
+    groups: tuple[str, ...]
+    """Those that the user's token named."""
+    expires: float | None
+    """When the user's token ends."""
 
 
 class StoredPlace(NamedTuple):
@@ -39,6 +50,14 @@ class StoredItem(NamedTuple):
     subscriptions: tuple[str, ...]
     offset: Offset | None
     kept_at: float
+
+
+class StoredGap(NamedTuple):
+    """A gap of a mailbox on the disk."""
+
+    events: int
+    reason: str
+    first: int
 
 
 class StoredRetained(NamedTuple):

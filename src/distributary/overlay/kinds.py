@@ -15,7 +15,13 @@ PACKAGE = "distributary."
 BY_MODULE: dict[str, dict[str, int]] = {
     "model": {"Event": 1, "EventKey": 2, "Subscription": 3, "SubscriptionKey": 4, "Offset": 297},
     "overlay.broker": {"RememberedValues": 298, "SessionState": 299},
-    "edge.stored": {"StoredSession": 370, "StoredPlace": 371, "StoredItem": 372, "StoredRetained": 373},
+    "edge.stored": {
+        "StoredSession": 370,
+        "StoredPlace": 371,
+        "StoredItem": 372,
+        "StoredRetained": 373,
+        "StoredGap": 374,
+    },
     "overlay.courier": {"Packet": 5, "Ack": 6},
     "overlay.ring.ring": {"PayloadStamp": 7, "RoutedPayload": 8, "SegmentCast": 9, "RoutedBundle": 274},
     "overlay.ring.segments": {"RingSegment": 10},
