@@ -6,11 +6,14 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from distributary.edge.access.passwords import hash_password
 from distributary.edge.serve import ServedBroker, ServeSettings
 from distributary.model import Event
 
@@ -31,9 +34,31 @@ def made_up() -> Iterator[Event]:
         yield Event(f"e{number}", "quotes/OTE", {"price": 8 + number % 10 / 10})
 
 
+ACCESS = """
+[groups.operators]
+subscribe = [{{topic = "quotes"}}]
+[users.olga]
+password = "{olga}"
+groups = ["operators"]
+[users.ben]
+password = "{ben}"
+subscribe = [{{topic = "quotes", where = "price > 8.7"}}]
+"""
+
+
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Where a broker with a console and made-up events is, in a thread of its own."""
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a broker with a console and made-up events is, which asks people to log in."""
+    file = tmp_path_factory.mktemp("access") / "access.toml"
+    hashes = {user: hash_password(user.encode()) for user in ("olga", "ben")}
+    file.write_text(ACCESS.format(**hashes))
+    with served(file) as found:
+        yield found
+
+
+@contextmanager
+def served(access: Path) -> Iterator[str]:
+    """A broker in a thread of its own; gives where its console is."""
     there = threading.Event()
     found: list[str] = []
     ending: list[Callable[[], object]] = []
@@ -41,7 +66,9 @@ def address() -> Iterator[str]:
     async def serve() -> None:
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         ending.append(lambda: loop.call_soon_threadsafe(end.set))
-        served = ServedBroker(ServeSettings(mqtt=0, web=0, demo=made_up(), console=True), print)
+        served = ServedBroker(
+            ServeSettings(mqtt=0, web=0, access=access, demo=made_up(), console=True), print
+        )
         await served.start()
         found.append(f"http://{served.web_endpoint}/console/")
         there.set()
@@ -76,9 +103,37 @@ def page(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iter
     opened.on("pageerror", lambda error: faults.append(str(error)))
     opened.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     opened.goto(address)
+    log_in(opened, "olga", "olga")
     yield opened
     context.close()
     assert faults == []
+
+
+def log_in(page: Page, user: str, password: str) -> None:
+    page.get_by_label("user").fill(user)
+    page.get_by_label("password").fill(password)
+    page.get_by_role("button", name="log in").click()
+
+
+def test_nobody_is_let_in_with_a_wrong_password(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(address, timeout=PATIENCE)
+    log_in(page, "ben", "olga")
+    expect(page.locator(".text-negative")).not_to_be_empty(timeout=PATIENCE)
+    page.goto(address)
+    expect(page.get_by_role("button", name="log in")).to_be_visible(timeout=PATIENCE)
+    page.close()
+
+
+def test_somebody_sees_the_events_of_their_grants_alone(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(address, timeout=PATIENCE)
+    log_in(page, "ben", "ben")
+    page.get_by_role("tab", name="tail").click(timeout=PATIENCE)
+    for price in ("price=8.8", "price=8.9"):
+        expect(page.get_by_text(price).first).to_be_visible(timeout=PATIENCE)
+    assert page.get_by_text("price=8.5").count() == 0
+    page.close()
 
 
 def test_the_network_is_drawn_and_its_rates_are_counted(page: Page) -> None:
@@ -110,6 +165,6 @@ def test_a_subscription_is_tried_out_and_saved(page: Page) -> None:
     name = f"browser-{page.viewport_size['width'] if page.viewport_size else 0}"
     page.get_by_label("save for the session").fill(name)
     page.get_by_role("button", name="save").click()
-    expect(page.get_by_text(f"Saved for {name}")).to_be_visible()
+    expect(page.get_by_text(f"Saved for olga/{name}")).to_be_visible()
     page.get_by_role("tab", name="sessions").click()
     expect(page.get_by_text(name).first).to_be_visible()

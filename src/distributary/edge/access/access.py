@@ -168,6 +168,10 @@ class Access:
             return None
         return "none of your grants allows to publish it"
 
+    def groups(self, identity: Identity) -> tuple[str, ...]:
+        """The groups that somebody is in, by their token and by the access file."""
+        return identity.groups if self._rules is None else self._rules.groups(identity)
+
     def may_see(self, identity: Identity, event: Event) -> bool:
         """Whether somebody may be shown an event: delivered, retained, replayed or explained."""
         return self._rules is None or self._rules.subscribe_grants(identity).allow(event)

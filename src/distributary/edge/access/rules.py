@@ -19,7 +19,7 @@ from distributary.edge.access.settings import (
     UserTable,
     read_access,
 )
-from distributary.edge.access.tokens import Tokens, read_tokens
+from distributary.edge.access.tokens import TokenVerifier, read_tokens
 from distributary.errors import DistributaryError
 
 IDENTITIES = 10_000
@@ -39,7 +39,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 class Rules:
     """What an access file says."""
 
-    def __init__(self, table: AccessTable, tokens: Tokens | None, stamp: Stamp) -> None:
+    def __init__(self, table: AccessTable, tokens: TokenVerifier | None, stamp: Stamp) -> None:
         self.table, self.tokens, self.stamp = table, tokens, stamp
         self._grants: dict[tuple[str, Identity], GrantSet] = {}
 
@@ -90,8 +90,13 @@ class Rules:
         """The tables that say what somebody may do."""
         user = self.user(identity.user)
         own: list[UserTable | GroupTable] = [] if user is None else [user]
-        names = dict.fromkeys((*identity.groups, *(() if user is None else user.groups)))
-        return own + [self.table.groups[name] for name in names if name in self.table.groups]
+        found = self.table.groups
+        return own + [found[name] for name in self.groups(identity) if name in found]
+
+    def groups(self, identity: Identity) -> tuple[str, ...]:
+        """The groups that somebody is in: those of their token, and those of the file."""
+        user = self.user(identity.user)
+        return tuple(dict.fromkeys((*identity.groups, *(() if user is None else user.groups))))
 
 
 def read_rules(path: Path) -> Rules:

@@ -77,7 +77,11 @@ class Console:
             except AccessError:
                 return None
         identity, until = self._let_in.get(app.storage.browser.get(KEY, ""), (None, 0.0))
-        return identity if time.time() < until else None
+        return identity if identity is not None and self.lets_in(identity, until) else None
+
+    def lets_in(self, identity: Identity, until: float = float("inf")) -> bool:
+        """Whether somebody who logged in may still look."""
+        return time.time() < until and self.service.access.known(identity)
 
     async def _log_in(self, request: Request) -> None:
         """The page to log in."""
@@ -131,6 +135,7 @@ class OpenPage:
     def build(self) -> None:
         """Put the page together."""
         broker = self._console.broker
+        ui.timer(EVERY, self._leave_if_unknown)
         with ui.header().classes("items-center py-2"):
             ui.label("Distributary").classes("text-lg")
             ui.label(f"{broker.name}, {broker.system_name}").classes("text-sm opacity-80")
@@ -143,6 +148,11 @@ class OpenPage:
             for tab, part in zip(named, parts, strict=True):
                 with ui.tab_panel(tab):
                     part()
+
+    def _leave_if_unknown(self) -> None:
+        """Let nobody look on who is no longer let in."""
+        if not self._console.lets_in(self._identity):
+            ui.navigate.to("/log-in")
 
     def _seen(self) -> list[RecentEvent]:
         """The latest events that this identity may see."""
