@@ -42,12 +42,13 @@ async def served(
     offload = ThreadOffload()
     async with LiveBroker("plant", system, name=name, data=node_data, contacts=contacts) as broker:
         edge = LiveEdge(broker)
-        sessions = Sessions(edge, clock.now, journal)
+        access = access or Access.open()
+        sessions = Sessions(edge, clock.now, journal, access)
         sessions.restore(stored)
         room = MqttRoom(
             edge,
             sessions,
-            access or Access.open(),
+            access,
             now=clock.now,
             soon=lambda action: loop.call_soon(action),
             offload=offload,

@@ -170,11 +170,6 @@ class MqttConnection:
         self._will = None
         self._fail(MqttError(ReasonCode.SERVER_SHUTTING_DOWN, "the broker ends"))
 
-    def check_grants(self) -> None:
-        """Grants have changed: subscriptions are narrowed again, and what is allowed no longer ends."""
-        if self._subscribing is not None and self.state is ConnectionState.OPEN:
-            self._subscribing.narrow_again()
-
     def take_over(self) -> None:
         """Another connection of the same client has come."""
         self._fail(MqttError(ReasonCode.SESSION_TAKEN_OVER, "another connection took over the session"))
@@ -240,18 +235,16 @@ class MqttConnection:
             self._refuse(ReasonCode.BAD_AUTHENTICATION_METHOD, "only user names, passwords and tokens")
             return
         self.state = ConnectionState.ADMITTING
-        password = packet.password
-        token = _token_of(password)
         log_in = partial(
             self._room.access.log_in,
             user=packet.user,
-            password=password,
-            token=token,
+            password=packet.password,
+            token=None,
             certificate=self._peer.certificate,
             loopback=self._peer.loopback,
         )
-        if packet.user is None and token is None and self._peer.certificate is None:
-            self._admit(packet, _tried(log_in))  # Nothing is computed for nobody in particular.
+        if packet.user is None and packet.password is None:
+            self._admit(packet, _tried(log_in))  # Nothing slow is computed where there is no password.
         else:
             self._line.pause()
             self._paused = True
@@ -293,9 +286,13 @@ class MqttConnection:
             before.take_over()
         room.wills.come_back(subscriber, fresh=packet.clean)
         expiry = self._asked_expiry(packet)
-        session, present = room.sessions.attach(
-            subscriber, self, room.settings.bounds, expiry, fresh=packet.clean
-        )
+        try:
+            session, present = room.sessions.attach(
+                subscriber, self, room.settings.bounds, expiry, fresh=packet.clean, identity=identity
+            )
+        except AccessError as error:
+            room.access.release(identity)
+            raise MqttError(ReasonCode.QUOTA_EXCEEDED, str(error)) from error
         self.state, self.identity, self.subscriber = ConnectionState.OPEN, identity, subscriber
         self._session, self._will = session, packet.will
         room.entered(self, subscriber)
@@ -429,13 +426,3 @@ def _tried(work: Any) -> Any:
         return work()
     except AccessError as error:
         return error
-
-
-def _token_of(password: bytes | None) -> str | None:
-    """The password, if it looks like a JSON Web Token."""
-    if password is not None and password.startswith(b"eyJ") and password.count(b".") == 2:
-        try:
-            return password.decode("ascii")
-        except UnicodeDecodeError:
-            return None
-    return None

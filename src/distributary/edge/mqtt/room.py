@@ -144,7 +144,6 @@ class MqttRoom:
         self._paused: dict[MqttConnection, None] = {}
         self._turning = False
         self._closed = False
-        access.changed.append(self._grants_changed)
 
     def start(self, stored: Mapping[str, Message]) -> None:
         """After the sessions are restored: take up what was kept, and what sessions have of MQTT's."""
@@ -166,7 +165,7 @@ class MqttRoom:
             return
         name = session.marks.get(f"mqtt.group.{text}")
         if group is not None and name is not None:
-            self.shared.group(name).add(GroupMember(session, text))
+            self.shared.group(name, session.identity).add(GroupMember(session, text))
 
     # Connections.
 
@@ -202,10 +201,6 @@ class MqttRoom:
         for connection in list(self.connections):
             connection.shut_down()
         self.turn()
-
-    def _grants_changed(self) -> None:
-        for connection in list(self.connections):
-            connection.check_grants()
 
     # The turn of the loop.
 
@@ -315,7 +310,7 @@ class MqttRoom:
     ) -> None:
         """Have a session take part in a group; answered when the group's subscription is in force."""
         name = group_name(identity.user, group, subscription)
-        shared = self.shared.group(name)
+        shared = self.shared.group(name, identity)
         filters = subscription.filters()
 
         def joined(reason: str | None) -> None:

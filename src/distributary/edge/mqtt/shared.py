@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
+from distributary.edge.access import Identity
 from distributary.edge.broker import Answer
 from distributary.edge.mailbox import MailboxBounds, MailboxItem
 from distributary.edge.mqtt.filters import SHARE
@@ -36,12 +37,20 @@ class GroupMember(NamedTuple):
 class SharedGroup:
     """The members of one group at this broker, and what waits for them."""
 
-    def __init__(self, name: str, sessions: Sessions, dirty: Callable[[SharedGroup], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        sessions: Sessions,
+        identity: Identity | None,
+        dirty: Callable[[SharedGroup], None],
+    ) -> None:
         self.name = name
         self._sessions, self._dirty = sessions, dirty
         self.members: dict[str, GroupMember] = {}
         self._turn = 0
-        self._session, _ = sessions.attach(name, self, MailboxBounds(), 0)
+        known = sessions.get(name)
+        expiry = 0 if known is None else known.expiry
+        self._session, _ = sessions.attach(name, self, MailboxBounds(), expiry, identity=identity)
 
     def subscribe(self, subscription: Subscription, done: Answer) -> None:
         """Have the group's subscription registered, unless it is."""
@@ -55,7 +64,6 @@ class SharedGroup:
         self.members[member.session.subscriber] = member
         if member.session.lasts and not self._session.lasts:
             self._session.expiry = None
-            self._session.keep_marks(lambda: None)
         self._dirty(self)
 
     def remove(self, subscriber: str) -> bool:
@@ -117,11 +125,11 @@ class SharedGroups:
         self._groups: dict[str, SharedGroup] = {}
         self._waiting: dict[str, SharedGroup] = {}
 
-    def group(self, name: str) -> SharedGroup:
-        """The group of a name, made if need be."""
+    def group(self, name: str, identity: Identity | None) -> SharedGroup:
+        """The group of a name, made if need be, of the user whose sessions take part."""
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = SharedGroup(name, self._sessions, self._note)
+            group = self._groups[name] = SharedGroup(name, self._sessions, identity, self._note)
         return group
 
     def _note(self, group: SharedGroup) -> None:

@@ -103,7 +103,7 @@ class Subscribing:
         answers: _Answers,
     ) -> None:
         access, identity, text = self._room.access, self._identity, request.text
-        narrowed = access.narrowed(identity, asked)
+        access.parts(identity, asked)  # Says why nothing is left of it; the session narrows it itself.
         before = self._memory.options.get(text)
         if before is None:
             access.subscribe(identity, len(self._memory.options) + 1)
@@ -114,15 +114,15 @@ class Subscribing:
                 answers.settle(place, options.qos)
                 wanted = request.retain_handling == 0 or (request.retain_handling == 1 and before is None)
                 if wanted and said.group is None:
-                    self._give_retained(narrowed)
+                    self._give_retained(asked)
             else:
                 self._memory.set_options(text, before)
                 answers.settle(place, ReasonCode.IMPLEMENTATION_SPECIFIC, reason)
 
         if said.group is None:
-            self._session.subscribe(narrowed, done)
+            self._session.subscribe(asked, done)
         else:
-            self._room.join_group(self._session, identity, said.group, narrowed, done)
+            self._room.join_group(self._session, identity, said.group, asked, done)
 
     def _give_retained(self, subscription: Subscription) -> None:
         """Put the retained messages of a new subscription into the mailbox."""
@@ -145,18 +145,6 @@ class Subscribing:
                 self._session.keep_marks(partial(answers.settle, place, 0))
             else:
                 answers.settle(place, ReasonCode.NO_SUBSCRIPTION_EXISTED)
-
-    def narrow_again(self) -> None:
-        """Grants have changed: end what is allowed no longer, and narrow the rest."""
-        for id, subscription in list(self._session.subscriptions.items()):
-            try:
-                narrowed = self._room.access.narrowed(self._identity, subscription)
-            except AccessError:
-                self._memory.set_options(id, None)
-                self._session.unsubscribe(id, lambda reason: None)
-                continue
-            if narrowed != subscription:
-                self._session.subscribe(narrowed, lambda reason: None)
 
 
 def _ended(answers: _Answers, place: int, reason: str | None) -> None:
