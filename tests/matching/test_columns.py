@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,3 +34,18 @@ def test_a_column_of_doubles_holds_each_of_them(values: list[float | None]) -> N
     column = AttributeColumn.from_values(values)
     assert column.tags.tolist() == [tag_of(value) for value in values]
     assert column.numbers.tolist() == [number_of_value(value) for value in values]
+
+
+@given(st.lists(st.none() | st.text(max_size=4), min_size=1, max_size=8), st.integers(0, 7))
+def test_columns_give_all_texts_at_once(values: list[str | None], first: int) -> None:
+    assert AttributeColumn.from_values(values).values() == values
+    for kind in (pa.string(), pa.large_string()):
+        part = AttributeColumn.from_arrow(pa.array(values, kind).slice(first))
+        assert part.values() == values[first:] == [part.value(row) for row in range(len(part.tags))]
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8), st.integers(0, 7))
+def test_columns_give_all_integers_at_once(values: list[int | None], first: int) -> None:
+    assert AttributeColumn.from_values(values).values() == values
+    part = AttributeColumn.from_arrow(pa.array(values, pa.int64()).slice(first))
+    assert part.values() == values[first:] == [part.value(row) for row in range(len(part.tags))]

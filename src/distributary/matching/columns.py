@@ -99,6 +99,22 @@ class Strings(NamedTuple):
         return self.data[self.starts[row] : self.ends[row]].tobytes().decode()
 
 
+class ArrowValues:
+    """From a row of an Arrow array to its value; and all of them at once, which is faster than one by one."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+
+    def __call__(self, row: int) -> Any:
+        return self._array[row].as_py()
+
+    def all(self) -> list[Any]:
+        """The values of all rows."""
+        return list(self._array.to_pylist())
+
+
 class Elements(NamedTuple):
     """The elements of every row's array: row i has those from `starts[i]` to `ends[i]` of a column.
 
@@ -145,7 +161,7 @@ class AttributeColumn(NamedTuple):
         return found
 
     def values(self) -> list[Any]:
-        """The values of all rows, at once where they are integers or doubles throughout."""
+        """The values of all rows, at once where they are integers or doubles throughout, or Arrow's."""
         rows = len(self.tags)
         if self.forms is not None and rows and (self.tags == NUMBER).all():
             form = self.forms[0]
@@ -153,6 +169,8 @@ class AttributeColumn(NamedTuple):
                 exactly = self.numbers.astype(np.int64) if form == INTEGER else self.numbers
                 found: list[Any] = exactly.tolist()
                 return found
+        if isinstance(self.value, ArrowValues):
+            return self.value.all()
         return [self.value(row) for row in range(rows)]
 
     @classmethod
@@ -166,7 +184,7 @@ class AttributeColumn(NamedTuple):
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             return _of_numbers(array)
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
-            return cls.from_strings(Strings.from_arrow(array), lambda row: array[row].as_py())
+            return cls.from_strings(Strings.from_arrow(array), ArrowValues(array))
         if pa.types.is_decimal(kind):
             return _of_decimals(array)
         valid = validity(array)
@@ -280,7 +298,7 @@ def _of_numbers(array: pa.Array) -> AttributeColumn:
             forms[np.abs(numbers) >= EXACT_INTEGER] = NO_FORM
     if array.null_count:
         tags[~validity(array)] = NULL
-    return AttributeColumn(tags, numbers, None, lambda row: array[row].as_py(), forms=forms)
+    return AttributeColumn(tags, numbers, None, ArrowValues(array), forms=forms)
 
 
 def _of_doubles(values: Sequence[float | None]) -> AttributeColumn:

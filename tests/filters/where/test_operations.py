@@ -21,6 +21,7 @@ from distributary.filters.where.evaluate import evaluate, operand_value
 from distributary.filters.where.expression import operands_of
 from distributary.filters.where.filter import WhereFilter
 from distributary.filters.where.geometry import distance
+from distributary.filters.where.values import instant_of
 
 where = WhereFilter.parse
 
@@ -386,3 +387,15 @@ def test_functions_of_attributes_give_what_evaluation_gives(text):
         for operand in operands_of(expression):
             found, wanted = operand_function(operand)(attributes), operand_value(operand, attributes)
             assert (type(found), repr(found)) == (type(wanted), repr(wanted)), attributes
+
+
+@given(st.datetimes(timezones=st.none() | st.timezones() | st.just(dt.timezone(dt.timedelta(hours=-9)))))
+def test_the_instant_of_a_datetime_is_counted_in_utc(moment: dt.datetime) -> None:
+    given_zone = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    try:
+        passed = given_zone.astimezone(dt.UTC) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    except OverflowError:  # before the year 1 or after 9999 there
+        with pytest.raises(OverflowError):
+            instant_of(moment)
+    else:
+        assert instant_of(moment).nanoseconds == passed // dt.timedelta(microseconds=1) * 1000

@@ -40,6 +40,7 @@ SECOND = 1_000_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86400 * SECOND
 
 EPOCH = datetime(1970, 1, 1)
+EPOCH_IN_UTC = EPOCH.replace(tzinfo=UTC)
 EPOCH_DAY = EPOCH.toordinal()
 FIRST, LAST = (date.min.toordinal() - EPOCH_DAY) * DAY, (date.max.toordinal() - EPOCH_DAY + 1) * DAY - 1
 """The first and the last nanosecond of the years 1 to 9999, within which all instants lie."""
@@ -161,6 +162,8 @@ def plain(value: Any) -> Any:
     found = type(value)
     if found in _KINDS or found is float or value is None:
         return _finite(value) if found is Decimal else value
+    if found is datetime:
+        return instant_of(value)
     for known, convert in _CONVERSIONS:
         if isinstance(value, known):
             return convert(value)
@@ -175,10 +178,10 @@ def _finite(value: Decimal) -> Decimal | float:
 
 def instant_of(moment: datetime) -> Instant:
     """The instant of a datetime; one without a zone is in UTC. Pandas' nanoseconds are kept."""
-    if moment.tzinfo is not None:
-        moment = moment.astimezone(UTC).replace(tzinfo=None)
-    passed = moment - EPOCH
+    passed = moment - (EPOCH if moment.utcoffset() is None else EPOCH_IN_UTC)
     whole = (passed.days * 86400 + passed.seconds) * SECOND + passed.microseconds * 1000
+    if not FIRST <= whole <= LAST:
+        raise OverflowError(f"{moment} is not in the years 1 to 9999 in UTC")
     return Instant(whole + int(getattr(moment, "nanosecond", 0)))
 
 

@@ -31,6 +31,9 @@ from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.topic.text import FilterTexts, agrees
 
+FETCHED = 64
+"""Pairs whose filters are fetched before the first of them is checked."""
+
 
 class TopicVerifier(Verifier[TopicFilter]):
     """Does this row's topic pass that slot's filter?"""
@@ -89,10 +92,17 @@ def _keep(number: int, words: Longs, topic: Bytes, slots: Ints) -> int:
 
 @kernel
 def _check(topics: Strings, texts: FilterTexts, rows: Ints, positions: Ints) -> Flags:
+    """For each pair whether the row's topic passes the filter; filters are fetched before, in lots."""
     passed = np.zeros(len(rows), np.bool_)
-    for pair in range(len(rows)):
-        row = rows[pair]
-        if topics.valid[row]:
-            start, end = topics.starts[row], topics.ends[row]
-            passed[pair] = agrees(texts, positions[pair], topics.data, start, end)
+    for first in range(0, len(rows), FETCHED):
+        last = min(first + FETCHED, len(rows))
+        for pair in range(first, last):
+            prefetch(texts.offsets, positions[pair])
+        for pair in range(first, last):
+            prefetch(texts.bytes, texts.offsets[positions[pair]])
+        for pair in range(first, last):
+            row = rows[pair]
+            if topics.valid[row]:
+                start, end = topics.starts[row], topics.ends[row]
+                passed[pair] = agrees(texts, positions[pair], topics.data, start, end)
     return passed
