@@ -13,7 +13,7 @@ it; events that have none share the empty source, and their ids must differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -48,6 +48,24 @@ class EventKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.id} from {self.source}" if self.source else self.id
+
+    @property
+    def identity(self) -> EventIdentity:
+        """The same in short."""
+        return self if self.source else self.id
+
+
+EventIdentity = str | EventKey
+"""An event's key, or its id alone where it has no source: cheaper to remember, and never equal to a key."""
+
+
+def key_of(identity: EventIdentity) -> EventKey:
+    """The key that an identity is short for.
+
+    >>> key_of("e1"), key_of(EventKey("ann", "e1").identity)
+    (EventKey(source='', id='e1'), EventKey(source='ann', id='e1'))
+    """
+    return EventKey("", identity) if isinstance(identity, str) else identity
 
 
 class SubscriptionKey(NamedTuple):
@@ -97,10 +115,7 @@ class Event:
         >>> Event("e1", attributes={"source": "ann"}).source, Event("e1").source
         ('ann', '')
         """
-        given = self.attributes.get("source")
-        if isinstance(given, int) and not isinstance(given, bool):
-            return str(given)
-        return given if isinstance(given, str) else ""
+        return source_in(self.attributes)
 
     @property
     def key(self) -> EventKey:
@@ -110,6 +125,11 @@ class Event:
             key = EventKey(self.source, self.id)
             object.__setattr__(self, "_key", key)
         return key
+
+    @property
+    def identity(self) -> EventIdentity:
+        """What it is known by in short: its id where it has no source."""
+        return self.id if "source" not in self.attributes else self.key.identity
 
     @classmethod
     def from_record(cls, record: Record) -> Event:
@@ -285,7 +305,7 @@ class DeliveryBatch(NamedTuple):
     """Of all offsets."""
     numbers: tuple[int, ...]
     """The number of each event in the log."""
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     names: tuple[tuple[str, ...], ...]
     """The ids of their subscriptions that asked for each event; one entry where that is the same for all."""
 
@@ -302,6 +322,18 @@ class DeliveryBatch(NamedTuple):
             Delivery(event, self.subscriber, asked, Offset(self.epoch, number))
             for event, number, asked in zip(self.events, self.numbers, names, strict=True)
         ]
+
+
+def source_in(attributes: Mapping[str, Value]) -> str:
+    """The source that attributes of an event say; empty when they say none.
+
+    >>> source_in({"source": 7}), source_in({"source": None}), source_in({})
+    ('7', '', '')
+    """
+    given = attributes.get("source")
+    if isinstance(given, int) and not isinstance(given, bool):
+        return str(given)
+    return given if isinstance(given, str) else ""
 
 
 def check_topic(topic: str) -> None:

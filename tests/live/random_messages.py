@@ -165,7 +165,7 @@ def _of(hint: Any) -> some.SearchStrategy[Any]:
         return some.sampled_from(inside)
     if origin in (Union, UnionType):
         return some.one_of(*(_of(one) for one in inside if one is not Fraction))
-    if origin in (tuple, Sequence) and inside[-1] is Ellipsis:
+    if origin is Sequence or (origin is tuple and inside[-1] is Ellipsis):
         return some.lists(_of(inside[0]), max_size=3).map(tuple)
     if origin is tuple:
         return some.tuples(*map(_of, inside))

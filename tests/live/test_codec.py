@@ -161,6 +161,7 @@ def try_to_read(data: bytes) -> bool:
     except CodecError:
         return False
     encode(read)
+    repr(read)  # events that came packed are made now
     return True
 
 

@@ -206,6 +206,6 @@ def test_events_that_come_together_are_delivered_as_one_by_one(seed: int, plain:
             for number, event in batch
             for effect in one.node.call(partial(one.offer, event, Offset(1.0, number)), 0.0)
         ]
-        effects = together.node.call(partial(together.offer_all, batch, 1.0), 0.0)
+        effects = together.node.call(partial(together.offer_all, *zip(*batch, strict=True), 1.0), 0.0)
         assert per_subscriber(effects) == per_subscriber(singly)
         assert all(together.was_offered(event.key) for _, event in batch)

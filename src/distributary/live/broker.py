@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from distributary.errors import DistributaryError
 from distributary.flow import Query, RejectedItem, Source
 from distributary.live.clients import ClientRoom
-from distributary.live.codec import require_sendable
+from distributary.live.codec import require_all_sendable
 from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
 from distributary.live.journal import Journal
@@ -271,8 +271,12 @@ class LiveBroker:
         Where the broker acknowledges, an error means that none of them is published, and what is returned
         says by which number the last one is told to be safe.
         """
+        return self.publish_all(events)
+
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        """As `publish`; events that came packed stay so."""
         broker, runner = self._running()
-        require_sendable(*events)
+        require_all_sendable(events)
         last: int | None = None
 
         def publish() -> None:

@@ -20,6 +20,7 @@ from distributary.live.requests import Request
 from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
 from distributary.overlay.node import Message, RegistrationKey, RequestKey
+from distributary.overlay.packed_events import joined
 
 if TYPE_CHECKING:
     from distributary.live.clients import ClientRoom
@@ -67,6 +68,9 @@ class Served(Protocol):
     def publish(self, *events: Event) -> int | None:
         """Have events delivered; where the broker acknowledges, all or none, and the number of the last."""
 
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        """As `publish`; events that came packed stay so."""
+
     def register_source(self, source: Source) -> None:
         """Take events of a source, in a network of stream queries."""
 
@@ -88,8 +92,8 @@ class ClientConnection(Protocol):
     def unwritten(self) -> int:
         """Bytes that the client has not taken yet."""
 
-    def write(self, data: bytes) -> None:
-        """Have bytes sent."""
+    def write_pieces(self, pieces: Sequence[bytes], size: int) -> None:
+        """Have pieces of so many bytes in all sent, one after the other."""
 
     def close(self, reason: str) -> None:
         """End it after what was written."""
@@ -224,8 +228,8 @@ class ClientLine:
     def flush(self) -> None:
         """Write what waits."""
         if self._unsent:
-            self._line.write(b"".join(self._unsent))
-            self._unsent.clear()
+            unsent, self._unsent = self._unsent, []
+            self._line.write_pieces(unsent, self._unsent_bytes)
             self._unsent_bytes = 0
 
     # What it asks.
@@ -261,12 +265,9 @@ class ClientLine:
 
     def _publish_together(self, requests: Sequence[messages.ClientEvents]) -> None:
         """Publish the events of several requests together; one by one if something is wrong with them."""
-        if len(requests) == 1:
-            events = requests[0].events
-        else:
-            events = tuple([event for request in requests for event in request.events])
+        events = joined([request.events for request in requests])
         try:
-            last = self._broker.publish(*events)
+            last = self._broker.publish_all(events)
         except DistributaryError:
             for request in requests:
                 self._publish_singly(request)

@@ -7,6 +7,7 @@ in it, and the client can go on from there at any broker.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distributary.flow import Item, Query, Source
@@ -40,7 +41,7 @@ class ClientEvents(NamedTuple):
 
     number: int
     """Of the request; 0 if nobody waits for its answer, which then comes only if something is refused."""
-    events: tuple[Event, ...]
+    events: Sequence[Event]
 
 
 class ClientSubscribe(NamedTuple):

@@ -33,6 +33,9 @@ from distributary.overlay.node import Address, Message
 SILENCE = 3
 """A link is given up when so many beats were missed."""
 
+COPIED = 8 << 10
+"""Bytes up to which pieces are put together before they are sent."""
+
 
 class Limits(NamedTuple):
     """How much links keep, and how long they wait."""
@@ -168,6 +171,14 @@ class Connection(asyncio.Protocol):
         """Have bytes sent."""
         self._spoke = self._loop.time()
         self._transport.write(data)
+
+    def write_pieces(self, pieces: Sequence[bytes], size: int) -> None:
+        """Have pieces of so many bytes in all sent, one after the other: long ones without a copy."""
+        self._spoke = self._loop.time()
+        if size < COPIED:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
 
     def write_frames(self, frames: Sequence[bytes]) -> None:
         """Have frames sent, at once or as the line to the other node takes them."""

@@ -7,14 +7,16 @@ than a message should have is as many messages.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.msgpack import Encoder
 
 from distributary.live.client_messages import ClientDeliveries
-from distributary.live.codec import encode
+from distributary.live.codec import array_header, encode
 from distributary.live.frames import HEADER
 from distributary.model import DeliveryBatch, Event
+from distributary.overlay.packed_events import PackedEvents
 from distributary.overlay.tree.event_log import in_parts
 
 _encoder = Encoder()
@@ -24,7 +26,8 @@ class _SharedPart(NamedTuple):
     """A part of a batch: which of its events, and the bytes of all fields but the last."""
 
     part: slice
-    written: bytes
+    written: tuple[bytes, ...]
+    size: int
 
 
 class DeliveryFrames:
@@ -37,7 +40,7 @@ class DeliveryFrames:
     """
 
     def __init__(self) -> None:
-        self._events: tuple[Event, ...] = ()
+        self._events: Sequence[Event] = ()
         self._shared: list[_SharedPart] = []
 
     def pieces(self, batch: DeliveryBatch) -> list[bytes]:
@@ -45,16 +48,22 @@ class DeliveryFrames:
         if batch.events is not self._events:
             self._events, self._shared = batch.events, _shared_parts(batch)
         pieces: list[bytes] = []
-        for part, written in self._shared:
+        for part, written, size in self._shared:
             names = batch.names if len(batch.names) == 1 else batch.names[part]
             last = _encoder.encode(names)
-            pieces += ((len(written) + len(last)).to_bytes(HEADER, "big"), written, last)
+            pieces += ((size + len(last)).to_bytes(HEADER, "big"), *written, last)
         return pieces
 
 
 def _shared_parts(batch: DeliveryBatch) -> list[_SharedPart]:
     parts = []
     for part in in_parts(batch.events):
-        whole = encode(ClientDeliveries(batch.epoch, batch.numbers[part], batch.events[part], ()))
-        parts.append(_SharedPart(part, whole[:-1]))  # without the last field, an array of none
+        events = batch.events[part]
+        pieces: tuple[bytes, ...]
+        if type(events) is PackedEvents:
+            begin = encode(ClientDeliveries(batch.epoch, batch.numbers[part], (), ()))[:-2]
+            pieces = (begin + array_header(len(events)), events.data)
+        else:  # without the last field, an array of none
+            pieces = (encode(ClientDeliveries(batch.epoch, batch.numbers[part], tuple(events), ()))[:-1],)
+        parts.append(_SharedPart(part, pieces, sum(map(len, pieces))))
     return parts

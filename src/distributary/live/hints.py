@@ -48,16 +48,22 @@ class FieldReader(NamedTuple):
 
 class Readers:
     """Makes readers of annotations. `kind` gives the reader of a class that has a number, `inner` that of any
-    message or plain value."""
+    message or plain value; `known` has annotations that are read in ways of their own."""
 
-    def __init__(self, kind: Callable[[type], FieldReader | None], inner: Finish) -> None:
+    def __init__(
+        self,
+        kind: Callable[[type], FieldReader | None],
+        inner: Finish,
+        known: Mapping[Any, FieldReader] | None = None,
+    ) -> None:
+        self._known = {**SCALARS, **(known or {})}
         self._kind = kind
         self._inner = inner
 
     def reader(self, hint: Any) -> FieldReader:
         """The reader of what an annotation allows; DistributaryError for what cannot be put on a wire."""
-        if hint in SCALARS:
-            return SCALARS[hint]
+        if hint in self._known:
+            return self._known[hint]
         if hint is Any or hint is Hashable:
             return FieldReader(Raw, self._inner)
         origin = get_origin(hint)

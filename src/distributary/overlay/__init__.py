@@ -5,6 +5,7 @@ Modules, in reading order:
 - `node`: what a node is, how it is driven, and how layers are put on it.
 - `periodic`: an alarm that rings again and again.
 - `recent`: what was seen lately, by key.
+- `packed_events`: events that came together, in the bytes they came in.
 - `broker`: what a node that serves clients offers them.
 - `kinds`: the number of each kind of message.
 - `trace_text`, `recording`: what happens at a node as lines of text, and what they say.

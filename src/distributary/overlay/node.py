@@ -19,7 +19,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from distributary.model import DeliveryBatch, Event, EventKey, SubscriptionKey
@@ -91,7 +91,7 @@ class SafeEvents(NamedTuple):
     """All that was published at a node up to a number, which `Broker.publish_all` gave."""
 
     through: int
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     """Those that were not told to be safe before, in order."""
 
 

@@ -30,6 +30,7 @@ from distributary.errors import DistributaryError
 from distributary.model import LOCAL
 from distributary.overlay.kinds import BY_MODULE, PACKAGE
 from distributary.overlay.node import Address
+from distributary.overlay.packed_events import PackedEvents
 
 
 class TraceLine(NamedTuple):
@@ -147,6 +148,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     str: repr,
     bytes: repr,
     tuple: _tuple_text,
+    PackedEvents: lambda value: _tuple_text(value.made),
     list: _list_text,
     set: _set_text,
     frozenset: _set_text,

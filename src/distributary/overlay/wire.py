@@ -24,6 +24,7 @@ from distributary.errors import DistributaryError
 from distributary.model import LOCAL, Event
 from distributary.overlay.kinds import PACKAGE, number_of
 from distributary.overlay.node import Message
+from distributary.overlay.packed_events import PackedEvents
 
 Measure = Callable[[Any], int]
 
@@ -179,4 +180,7 @@ _PLAIN: dict[type, Measure] = {
     bytes: _bytes,
     frozenset: _sequence,
 }
-_MEASURES: dict[type, Measure] = dict(_PLAIN)
+_MEASURES: dict[type, Measure] = {
+    **_PLAIN,
+    PackedEvents: lambda value: _length_header(len(value)) + len(value.data),
+}

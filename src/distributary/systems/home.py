@@ -26,12 +26,14 @@ from distributary.model import (
     Delivery,
     DeliveryBatch,
     Event,
+    EventIdentity,
     EventKey,
     Offset,
     Subscription,
     SubscriptionKey,
 )
 from distributary.overlay.node import Address, Node, SendMessage
+from distributary.overlay.packed_events import PackedEvents, chosen, frozen, identities_of
 from distributary.overlay.recent import RecentKeys
 from distributary.systems.residents import Residents, ValuesByTopic, Wanted, by_subscriber
 
@@ -70,8 +72,8 @@ class Home:
         self._notice = notice
         self._send = send or node.send
         self._residents = Residents()
-        self._seen: OrderedDict[EventKey, _SeenEvent] = OrderedDict()
-        self._offered: RecentKeys[EventKey, bool] = RecentKeys(REMEMBERED)
+        self._seen: OrderedDict[EventIdentity, _SeenEvent] = OrderedDict()
+        self._offered: RecentKeys[EventIdentity, bool] = RecentKeys(REMEMBERED)
         """Events of a log that were offered: of these it is not remembered to whom they were delivered."""
         self._handed_out = 0
         if notice is not None:
@@ -106,30 +108,33 @@ class Home:
 
     def offer(self, event: Event, offset: Offset | None = None) -> None:
         """Deliver the event to every client whose subscriptions match it, unless it was offered before."""
-        key = event.key
+        key = event.identity
         seen = self._seen.get(key)
         if (seen is None or not seen.offered) and key not in self._offered:
             seen = self._note(key)
             seen.offered = True
             self._hand_out(event, self._residents.firing(event), seen.reached, offset)
 
-    def offer_all(self, events: Sequence[tuple[int, Event]], epoch: float) -> None:
+    def offer_all(self, numbers: Sequence[int], events: Sequence[Event], epoch: float) -> None:
         """Offer events of a log together, with their numbers, in order: as `offer` does one by one."""
-        keys = [event.key for _, event in events]
+        keys = identities_of(events)
         unknown = self._offered.has_none_of(keys) and (not self._seen or self._seen.keys().isdisjoint(keys))
         if not unknown or (len(keys) > 1 and len(set(keys)) < len(keys)):
-            for number, event in events:
+            for number, event in zip(numbers, events, strict=True):
                 self.offer(event, Offset(epoch, number))
             return
         self._offered.put_all(keys, repeat(True, len(keys)))
-        wanted = self._residents.wanted([event for _, event in events])
-        if len(events) == 1:
-            [(number, event)] = events
-            offset = Offset(epoch, number)
+        wanted = self._residents.wanted(events)
+        if len(events) == 1 and type(events) is not PackedEvents:
+            offset = Offset(epoch, numbers[0])
             for subscriber, names in wanted[0]:
-                self.node.deliver(Delivery(event, subscriber, names, offset))
+                self.node.deliver(Delivery(events[0], subscriber, names, offset))
+        elif wanted.count(wanted[0]) == len(wanted):  # all the same: as a rule one object
+            told, given = tuple(numbers), frozen(events)
+            for subscriber, names in wanted[0]:
+                self.node.deliver(DeliveryBatch(subscriber, epoch, told, given, (names,)))
         else:
-            self._hand_out_all(events, wanted, epoch)
+            self._hand_out_all(numbers, events, wanted, epoch)
 
     def give(self, event: Event, keys: Iterable[SubscriptionKey], offset: Offset) -> None:
         """Deliver an event of a log that is read again, for these subscriptions that want it.
@@ -138,11 +143,12 @@ class Home:
         """
         again: dict[str, int] = {}
         self._hand_out(event, keys, again, offset)
-        self._note(event.key).reached.update(again)
+        self._note(event.identity).reached.update(again)
 
     def was_offered(self, key: EventKey) -> bool:
         """Whether an event was offered here, as far as is remembered."""
-        return key in self._offered or (key in self._seen and self._seen[key].offered)
+        known = key.identity
+        return known in self._offered or (known in self._seen and self._seen[known].offered)
 
     def has_reached(self, key: EventKey, subscriber: str) -> bool:
         """Whether an event was delivered to a subscriber here, as far as is remembered."""
@@ -153,7 +159,8 @@ class Home:
 
         None when it was not delivered to them, as far as is remembered.
         """
-        return self._seen[key].reached.get(subscriber) if key in self._seen else None
+        seen = self._seen.get(key.identity)
+        return None if seen is None else seen.reached.get(subscriber)
 
     def accept(self, event: Event, keys: Iterable[SubscriptionKey]) -> None:
         """Deliver the event for these subscriptions, which a rendezvous has selected.
@@ -164,7 +171,7 @@ class Home:
         here = [key for key in dict.fromkeys(keys) if key in self._residents]
         wanted = [key for key in here if self._residents[key].passes(event)]
         if wanted:
-            self._hand_out(event, wanted, self._note(event.key).reached)
+            self._hand_out(event, wanted, self._note(event.identity).reached)
 
     def notify(self, homes: Iterable[Address], event: Event) -> None:
         """Offer the event at several nodes: directly here, by a message elsewhere."""
@@ -175,7 +182,7 @@ class Home:
             else:
                 self._send(home, self._notice(event))
 
-    def _note(self, key: EventKey) -> _SeenEvent:
+    def _note(self, key: EventIdentity) -> _SeenEvent:
         """Remember an event as the latest, and drop the oldest one beyond the limit."""
         seen = self._seen.pop(key, None)
         self._seen[key] = seen = seen or _SeenEvent()
@@ -199,7 +206,7 @@ class Home:
                 reached[subscriber] = self._handed_out
 
     def _hand_out_all(
-        self, events: Sequence[tuple[int, Event]], wanted: Sequence[Wanted], epoch: float
+        self, numbers: Sequence[int], events: Sequence[Event], wanted: Sequence[Wanted], epoch: float
     ) -> None:
         """Deliver events, each to those who want it: to every subscriber all at once."""
         groups: dict[int, tuple[Wanted, list[int]]] = {}
@@ -220,21 +227,21 @@ class Home:
             if len(parts) == 1:  # as those of all others who want just these
                 names, places = parts[0]
                 told: tuple[tuple[str, ...], ...] = (names,)
-                columns = shared.get(id(places)) or shared.setdefault(id(places), _columns(events, places))
+                columns = shared.get(id(places)) or shared.setdefault(
+                    id(places), _columns(numbers, events, places)
+                )
             else:
                 told, places = _in_order(parts)
-                columns = _columns(events, places)
+                columns = _columns(numbers, events, places)
             self.node.deliver(DeliveryBatch(subscriber, epoch, *columns, told))
 
 
-_Columns = tuple[tuple[int, ...], tuple[Event, ...]]
+_Columns = tuple[tuple[int, ...], Sequence[Event]]
 
 
-def _columns(events: Sequence[tuple[int, Event]], places: list[int]) -> _Columns:
+def _columns(numbers: Sequence[int], events: Sequence[Event], places: list[int]) -> _Columns:
     """The numbers and the events of some places."""
-    chosen = events if len(places) == len(events) else [events[place] for place in places]
-    numbers, given = zip(*chosen, strict=True)
-    return numbers, given
+    return tuple([numbers[place] for place in places]), chosen(events, places)
 
 
 def _in_order(

@@ -16,6 +16,7 @@ from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription, SubscriptionKey
+from distributary.overlay.packed_events import topics_of
 from distributary.systems.interests import FEW
 
 if TYPE_CHECKING:
@@ -144,20 +145,19 @@ class Residents:
         Events whose topic alone decides share one answer, the same object.
         """
         if not self._not_plain:
-            return [self._wanted_topic(event) for event in events]
+            return self._wanted_topics(topics_of(events))
         crowd = self._crowd
         if crowd is None or len(events) <= FEW_EVENTS:
             return [by_subscriber(self.firing(event)) for event in events]
         return [by_subscriber(keys) for keys in crowd.firing_together(events)]
 
-    def _wanted_topic(self, event: Event) -> Wanted:
-        found = self._by_topic.get(event.topic)
-        if found is None:
-            found = by_subscriber(self.firing(event))
-            if len(self._by_topic) >= MOST_TOPICS:
-                self._by_topic.clear()
-            self._by_topic[event.topic] = found
-        return found
+    def _wanted_topics(self, topics: Sequence[str | None]) -> list[Wanted]:
+        known, asked = self._by_topic, set(topics)
+        if len(known) + len(asked) > MOST_TOPICS:
+            known.clear()
+        for topic in asked.difference(known):
+            known[topic] = by_subscriber(self.firing(Event("", topic)))
+        return [known[topic] for topic in topics]
 
 
 def _is_plain(resident: Resident) -> bool:

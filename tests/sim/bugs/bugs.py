@@ -73,8 +73,8 @@ def bug(
 def one_by_one(patch: pytest.MonkeyPatch) -> None:
     """Have homes take the events of a batch as they take single ones, so that a bug there is met by all."""
 
-    def offer_all(self: Home, events: Sequence[tuple[int, Event]], epoch: float) -> None:
-        for number, event in events:
+    def offer_all(self: Home, numbers: Sequence[int], events: Sequence[Event], epoch: float) -> None:
+        for number, event in zip(numbers, events, strict=True):
             self.offer(event, Offset(epoch, number))
 
     patch.setattr(Home, "offer_all", offer_all)

@@ -11,14 +11,15 @@ Rules:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from distributary.overlay.node import Address
+from distributary.overlay.packed_events import frozen
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.event_log import NumberedEvent, in_parts
+from distributary.overlay.tree.event_log import NumberedRun, in_parts
 from distributary.overlay.tree.interest import Interest
-from distributary.overlay.tree.routes import Routes
+from distributary.overlay.tree.routes import Routes, wanted_together
 from distributary.overlay.tree.state import TreeState
 from distributary.overlay.tree.upstream import NOT_GRANTED, UpstreamInterest
 
@@ -222,27 +223,27 @@ class Children:
         stamps = (child.link, child.version, self._log.epoch, child.start, since, term)
         self._post(address, messages.InterestGrant(*stamps, self._link.parent))
 
-    def forward(self, events: Sequence[NumberedEvent]) -> None:
+    def forward(self, events: NumberedRun) -> None:
         """Send events to the children who asked for them: to each all that it wants, together."""
         if not self._children:
             return
-        wanted: dict[Address, list[NumberedEvent]] = {}
-        for each in events:
-            for address in self._routes.wanted(each[1]):
-                wanted.setdefault(address, []).append(each)
-        for address, theirs in wanted.items():
-            self._forward(address, self._children[address], theirs)
+        wanted: dict[Address, list[int]] = {}
+        for place, addresses in enumerate(wanted_together(self._routes, events.events)):
+            for address in addresses:
+                wanted.setdefault(address, []).append(place)
+        for address, places in wanted.items():
+            self._forward(address, self._children[address], events.chosen(places))
 
-    def _forward(self, address: Address, child: Child, wanted: Sequence[NumberedEvent]) -> None:
-        last, epoch = child.last, self._log.epoch
-        new = [each for each in wanted if each[0] > last] if child.start is not None else ()
-        if not new:
+    def _forward(self, address: Address, child: Child, wanted: NumberedRun) -> None:
+        new = wanted.after(child.last)
+        if child.start is None or not new:
             return
-        numbers, events = zip(*new, strict=True)
+        epoch, events = self._log.epoch, new.events
         for part in in_parts(events):
-            stamps = (child.link, epoch, child.last, numbers[part])
-            self._node.send(address, messages.ForwardedEvents(*stamps, events[part]))
-            child.last = numbers[part][-1]
+            numbers = tuple(new.numbers[part])
+            stamps = (child.link, epoch, child.last, numbers)
+            self._node.send(address, messages.ForwardedEvents(*stamps, frozen(events[part])))
+            child.last = numbers[-1]
 
     def announce(self, term: messages.RootTerm) -> None:
         """Tell the children who is the root."""

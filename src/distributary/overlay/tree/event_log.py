@@ -11,15 +11,77 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple, overload
 
 from distributary.model import Event
+from distributary.overlay.packed_events import PackedEvents, chosen, joined
 from distributary.overlay.tree.interest import Form, Interest, covers
 from distributary.overlay.wire import event_size
 
 NumberedEvent = tuple[int, Event]
+
+
+class NumberedRun(Sequence[NumberedEvent]):
+    """Events that come together, with their numbers, which rise.
+
+    >>> run = NumberedRun(range(4, 7), (Event("e4"), Event("e5"), Event("e6")))
+    >>> [number for number, _ in run.after(4)], run[0][1].id
+    ([5, 6], 'e4')
+    """
+
+    __slots__ = ("events", "numbers")
+
+    def __init__(self, numbers: Sequence[int], events: Sequence[Event]) -> None:
+        if len(numbers) != len(events):
+            raise ValueError(f"{len(events)} events with {len(numbers)} numbers")
+        self.numbers, self.events = numbers, events
+
+    @staticmethod
+    def of(events: Sequence[NumberedEvent]) -> NumberedRun:
+        """The same events, as a run."""
+        if isinstance(events, NumberedRun):
+            return events
+        return NumberedRun([number for number, _ in events], tuple([event for _, event in events]))
+
+    @staticmethod
+    def joined(runs: Sequence[NumberedRun]) -> NumberedRun:
+        """One run after the other."""
+        if len(runs) == 1:
+            return runs[0]
+        numbers = list(chain.from_iterable([run.numbers for run in runs]))
+        return NumberedRun(numbers, joined([run.events for run in runs]))
+
+    def after(self, number: int) -> NumberedRun:
+        """Those above a number."""
+        if not self.numbers or self.numbers[0] > number:
+            return self
+        return self[bisect_right(self.numbers, number) :]
+
+    def chosen(self, places: Sequence[int]) -> NumberedRun:
+        """Those at some places, at least one, in their order."""
+        if len(places) == len(self.numbers):
+            return self
+        return NumberedRun([self.numbers[place] for place in places], chosen(self.events, places))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[NumberedEvent]:
+        return zip(self.numbers, self.events, strict=True)
+
+    @overload
+    def __getitem__(self, place: int) -> NumberedEvent: ...
+    @overload
+    def __getitem__(self, place: slice) -> NumberedRun: ...
+    def __getitem__(self, place: int | slice) -> NumberedEvent | NumberedRun:
+        if isinstance(place, slice):
+            return NumberedRun(self.numbers[place], self.events[place])
+        return self.numbers[place], self.events[place]
+
 
 MOST_TOGETHER = 1 << 20
 """Bytes of events in one message or one record, or a single larger event."""
@@ -27,6 +89,8 @@ MOST_TOGETHER = 1 << 20
 
 def total_size(events: Sequence[Event]) -> int:
     """How many bytes events take inside messages."""
+    if type(events) is PackedEvents:
+        return len(events.data)
     return sum([len(event.encoded) if event.encoded is not None else event_size(event) for event in events])
 
 
@@ -39,7 +103,10 @@ def in_parts(events: Sequence[Event]) -> list[slice]:
     """
     if len(events) <= 1 or total_size(events) <= MOST_TOGETHER:
         return [slice(0, len(events))]
-    sizes = [event_size(event) for event in events]
+    if type(events) is PackedEvents:
+        sizes = list(map(len, events.pieces))
+    else:
+        sizes = [event_size(event) for event in events]
     parts: list[slice] = []
     first = size = 0
     for place, each in enumerate(sizes):
@@ -53,7 +120,7 @@ def in_parts(events: Sequence[Event]) -> list[slice]:
 class _Chunk(NamedTuple):
     """Events that were kept together."""
 
-    events: Sequence[NumberedEvent]
+    events: NumberedRun
     size: int
 
 
@@ -84,8 +151,9 @@ class KeptEvents:
 
     def extend(self, events: Sequence[NumberedEvent]) -> None:
         """Keep these, the next ones."""
-        for part in in_parts([event for _, event in events]):
-            self._add(events if part.stop - part.start == len(events) else events[part])
+        run = NumberedRun.of(events)
+        for part in in_parts(run.events):
+            self._add(run if part.stop - part.start == len(run) else run[part])
         chunks = self._chunks
         while len(chunks) > 1:
             oldest = chunks[0]
@@ -93,11 +161,11 @@ class KeptEvents:
                 break
             self._count -= len(oldest.events)
             self._bytes -= oldest.size
-            self.floor = chunks.popleft().events[-1][0]
+            self.floor = chunks.popleft().events.numbers[-1]
 
-    def _add(self, events: Sequence[NumberedEvent]) -> None:
+    def _add(self, events: NumberedRun) -> None:
         if events:
-            size = total_size([event for _, event in events])
+            size = total_size(events.events)
             self._chunks.append(_Chunk(events, size))
             self._count += len(events)
             self._bytes += size
@@ -105,27 +173,25 @@ class KeptEvents:
     def cut(self, last: int) -> None:
         """Forget what came after a number."""
         self.floor = min(self.floor, last)
-        while self._chunks and self._chunks[-1].events[-1][0] > last:
+        while self._chunks and self._chunks[-1].events.numbers[-1] > last:
             events, size = self._chunks.pop()
             self._count -= len(events)
             self._bytes -= size
-            self._add([each for each in events if each[0] <= last])
+            self._add(events[: bisect_right(events.numbers, last)])
 
     def after(self, number: int) -> tuple[NumberedEvent, ...]:
         """Those after a number."""
         found: list[NumberedEvent] = []
         for events, _ in reversed(self._chunks):
-            if events[-1][0] <= number:
+            if events.numbers[-1] <= number:
                 break
-            found += reversed(
-                events if events[0][0] > number else [each for each in events if each[0] > number]
-            )
+            found += reversed(list(events.after(number)))
         return tuple(reversed(found))
 
     @property
     def last(self) -> int:
         """The number of the latest; the floor if there is none."""
-        return self._chunks[-1].events[-1][0] if self._chunks else self.floor
+        return self._chunks[-1].events.numbers[-1] if self._chunks else self.floor
 
 
 class EventLog:
@@ -164,8 +230,9 @@ class EventLog:
 
     def take(self, events: Sequence[NumberedEvent]) -> None:
         """The next events, at least one."""
-        self.position = events[-1][0]
-        self._kept.extend(events)
+        run = NumberedRun.of(events)
+        self.position = run.numbers[-1]
+        self._kept.extend(run)
 
     def skip_to(self, number: int) -> None:
         """There is nothing for this node up to that number."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from distributary.overlay.node import Address
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.event_log import MOST_TOGETHER, NumberedEvent
+from distributary.overlay.tree.event_log import MOST_TOGETHER, NumberedEvent, NumberedRun
 from distributary.overlay.tree.link import EarlyEvent
 from distributary.overlay.tree.messages import EventFetch, EventFetchReply, ForwardedEvents, RootTerm
 from distributary.overlay.tree.state import TreeState
@@ -31,7 +31,7 @@ class EventReception:
     def __init__(self, state: TreeState, upstream: UpstreamInterest, children: Children) -> None:
         self._node, self._root, self._link, self._log = state.node, state.root, state.link, state.log
         self._upstream, self._children = upstream, children
-        self.listeners: list[Callable[[Sequence[NumberedEvent]], None]] = []
+        self.listeners: list[Callable[[NumberedRun], None]] = []
         """Called with all events, each once and in the order of the root, as many as come together."""
         self._early: dict[int, EarlyEvent] = {}
         self._gap = 0
@@ -77,10 +77,11 @@ class EventReception:
 
     def take(self, events: Sequence[NumberedEvent]) -> None:
         """Hand the next events, at least one, to the clients, and to the children who asked for them."""
-        self._log.take(events)
+        run = NumberedRun.of(events)
+        self._log.take(run)
         for listener in self.listeners:
-            listener(events)
-        self._children.forward(events)
+            listener(run)
+        self._children.forward(run)
 
     def receive(self, message: ForwardedEvents) -> bool:
         """Take events from the parent, or keep them until their turn; whether any was new."""
@@ -88,8 +89,7 @@ class EventReception:
         if message.epoch != self._log.epoch or message.numbers[-1] <= position:
             return False
         if not self._early and message.after <= position and position >= self._unsure:
-            numbered = zip(message.numbers, message.events, strict=True)
-            self.take([each for each in numbered if each[0] > position])
+            self.take(NumberedRun(message.numbers, message.events).after(position))
         else:
             self._early.update(early_events(message))
             self.drain()

@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from distributary.model import Event, EventKey
+from distributary.model import Event, EventIdentity, EventKey, key_of
 from distributary.overlay.node import Address
+from distributary.overlay.packed_events import identities_of
 from distributary.overlay.recent import RecentKeys
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.events import LowerParts
@@ -46,31 +47,31 @@ class Intake:
         self._node, self._root, self._remembered = state.node, state.root, state.settings.remembered
         self._position = state.log
         self._log = log
-        self._numbers: RecentKeys[EventKey, int] = RecentKeys(self._remembered)
+        self._numbers: RecentKeys[EventIdentity, int] = RecentKeys(self._remembered)
         self._entries: dict[Address, _Entry] = {}
         log.committed_listeners.append(self._send_receipts)
 
     @property
     def published(self) -> tuple[EventKey, ...]:
         """The events that are remembered, the latest last."""
-        return tuple(self._numbers)[-self._remembered :]
+        return tuple(map(key_of, tuple(self._numbers)[-self._remembered :]))
 
     def begin_term(self, published: Iterable[EventKey], events: Iterable[NumberedEvent]) -> None:
         """Begin a term as the root with what is known to have been published; every entry is new."""
         self._numbers = RecentKeys(self._remembered)
         for key in published:
-            self._numbers.put(key, 0)
+            self._numbers.put(key.identity, 0)
         for number, event in events:
-            self._numbers.put(event.key, number)
+            self._numbers.put(event.identity, number)
         self._entries.clear()
 
     def publish(self, message: PublishRequest, sender: Address) -> None:
         """Number an event in a tree in which nothing fails, unless it has been numbered."""
         if not self._root.is_root:
             self._root.forward(message)
-        elif message.event.key not in self._numbers:
+        elif message.event.identity not in self._numbers:
             number = self._position.position + 1
-            self._numbers.put(message.event.key, number)
+            self._numbers.put(message.event.identity, number)
             self._events.take([(number, message.event)])
 
     def take(self, message: Publication, sender: Address) -> None:
@@ -92,10 +93,10 @@ class Intake:
 
     def _number(self, entry: _Entry, events: Sequence[Event]) -> Sequence[Event]:
         """Number what has no number yet; returns that."""
-        keys = [event.key for event in events]
-        last = self._log.last
         if not events:
             return ()
+        keys = identities_of(events)
+        last = self._log.last
         if self._numbers.has_none_of(keys) and (len(keys) == 1 or len(set(keys)) == len(keys)):
             self._numbers.put_all(keys, range(last + 1, last + 1 + len(keys)))
             entry.expected += len(keys)

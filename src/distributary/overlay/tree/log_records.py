@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from distributary.model import Event
 from distributary.overlay.node import Message, Node
+from distributary.overlay.packed_events import frozen
 from distributary.overlay.tree.event_log import NumberedEvent, in_parts
 from distributary.overlay.tree.messages import LogRecord
 
@@ -31,7 +32,7 @@ class LogRecords:
         for part in in_parts(events):
             first, last = after + 1 + part.start, after + part.stop
             if first <= last:
-                self._node.store(name_of(first), LogRecord(first - 1, tuple(events[part])))
+                self._node.store(name_of(first), LogRecord(first - 1, frozen(events[part])))
                 self._kept.append((first, last))
 
     def forget(self, floor: int) -> None:

@@ -6,6 +6,7 @@ between the same two nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from distributary.model import Event, EventKey
@@ -77,7 +78,7 @@ class Publication(NamedTuple):
     """The lowest of the entry's numbers that it has no receipt for."""
     first: int
     """The entry's number of the first of these events; the others follow."""
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     hops: int = 0
 
 
@@ -167,7 +168,7 @@ class LogCopies(NamedTuple):
 
     term: RootTerm
     after: int
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     begin: bool = False
     """Whether another copy begins here: the log begins after `after`."""
     stamp: int = 0
@@ -264,7 +265,7 @@ class LogRecord(NamedTuple):
     """A part of the log: the event after this number, and those that follow it."""
 
     after: int
-    events: tuple[Event, ...]
+    events: Sequence[Event]
 
 
 # About the root.
@@ -352,7 +353,7 @@ class ForwardedEvents(NamedTuple):
     epoch: float
     after: int
     numbers: tuple[int, ...]
-    events: tuple[Event, ...]
+    events: Sequence[Event]
 
 
 class Heartbeat(NamedTuple):

@@ -12,7 +12,7 @@ from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree import messages
 from distributary.overlay.tree.children import Children
-from distributary.overlay.tree.event_log import EventLog, NumberedEvent
+from distributary.overlay.tree.event_log import EventLog, NumberedRun
 from distributary.overlay.tree.events import EventReception, LowerParts
 from distributary.overlay.tree.interest import Form, Interest
 from distributary.overlay.tree.link import ParentLink
@@ -142,7 +142,7 @@ class TreeNode:
 
     # What its clients call.
 
-    def on_events(self, listener: Callable[[Sequence[NumberedEvent]], None]) -> None:
+    def on_events(self, listener: Callable[[NumberedRun], None]) -> None:
         """Have this called with all events that come here, each once and in the order of the root.
 
         Events that come together are given together, with their numbers.
@@ -182,6 +182,10 @@ class TreeNode:
         Where nodes may fail, they are acknowledged when they are on the disks of two nodes, or of the only
         one: the number that is returned says up to where.
         """
+        return self.publish_all(events)
+
+    def publish_all(self, events: Sequence[Event]) -> int | None:
+        """As `publish`; events that came packed stay so."""
         if self.settings.heartbeat is not None:
             return self.outbox.publish(events)
         for event in events:

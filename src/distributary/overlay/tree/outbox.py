@@ -13,10 +13,12 @@ Rules:
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from distributary.model import Event
 from distributary.overlay.node import Address, SafeEvents
+from distributary.overlay.packed_events import frozen, joined
 from distributary.overlay.tree.event_log import in_parts
 from distributary.overlay.tree.messages import Publication, PublicationReceipt
 from distributary.overlay.tree.state import TreeState
@@ -32,19 +34,22 @@ class EntryOutbox:
         self._node, self._root = state.node, state.root
         self._incarnation = 0.0
         self._numbered = 0
-        self._waiting: list[Event] = []
+        self._waiting: deque[Sequence[Event]] = deque()
+        """In the parts in which they were published."""
+        self._waits = 0
+        """How many."""
         self._progress = 0.0
         """When a receipt came last, or something was sent while nothing waited."""
 
     @property
     def full(self) -> bool:
         """Whether clients should publish no more for now."""
-        return len(self._waiting) >= MOST_WAITING
+        return self._waits >= MOST_WAITING
 
     @property
     def lowest(self) -> int:
         """The number of the first event that waits for its receipt."""
-        return self._numbered - len(self._waiting) + 1
+        return self._numbered - self._waits + 1
 
     def begin(self) -> None:
         """Begin an incarnation, unless this node goes on with its memory."""
@@ -57,7 +62,9 @@ class EntryOutbox:
             self._progress = self._node.now
         first = self._numbered + 1
         self._numbered = last = self._numbered + len(events)
-        self._waiting.extend(events)
+        if events:
+            self._waiting.append(frozen(events))
+            self._waits += len(events)
         self._send(first, events)
         return last
 
@@ -66,21 +73,34 @@ class EntryOutbox:
         if not self._waiting or self._node.now - self._progress < after:
             return
         self._progress = self._node.now
-        self._send(self.lowest, tuple(self._waiting))
+        self._send(self.lowest, joined(self._waiting))
 
     def received(self, message: PublicationReceipt, sender: Address) -> None:
         """The root has made these events safe: tell the clients."""
         if message.incarnation != self._incarnation:
             return
-        count = min(message.through - self.lowest + 1, len(self._waiting))
+        count = min(message.through - self.lowest + 1, self._waits)
         if count > 0:
-            safe = SafeEvents(self.lowest + count - 1, tuple(self._waiting[:count]))
-            del self._waiting[:count]
+            through = self.lowest + count - 1
+            safe = SafeEvents(through, joined(self._take(count)))
             self._progress = self._node.now
             self._node.acknowledge(safe)
+
+    def _take(self, count: int) -> list[Sequence[Event]]:
+        """Wait no more for so many, the first."""
+        self._waits -= count
+        taken: list[Sequence[Event]] = []
+        while count:
+            part = self._waiting.popleft()
+            if len(part) > count:
+                self._waiting.appendleft(part[count:])
+                part = part[:count]
+            taken.append(part)
+            count -= len(part)
+        return taken
 
     def _send(self, first: int, events: Sequence[Event]) -> None:
         stamps = (self._node.address, self._incarnation)
         for part in in_parts(events):
             begun = first + part.start
-            self._root.send(Publication(*stamps, min(self.lowest, begun), begun, tuple(events[part])))
+            self._root.send(Publication(*stamps, min(self.lowest, begun), begun, frozen(events[part])))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from distributary.model import Event
 from distributary.overlay.node import Address
+from distributary.overlay.packed_events import topics_of
 from distributary.overlay.tree.interest import Interest
 
 MOST_TOPICS = 10_000
@@ -60,12 +61,32 @@ class ScannedRoutes:
 
     def wanted(self, event: Event) -> list[Address]:
         """The children who asked for the event, in the order in which they came."""
+        if self._by_topic is not None:
+            return self.wanted_topics((event.topic,))[0]
+        return self._matching(event)
+
+    @property
+    def topics_decide(self) -> bool:
+        """Whether nobody asks for more than topics."""
+        return self._by_topic is not None
+
+    def wanted_topics(self, topics: Sequence[str | None]) -> list[list[Address]]:
+        """The children who asked for events of some topics, where topics decide."""
         known = self._by_topic
-        found = None if known is None else known.get(event.topic)
-        if found is None:
-            found = [child for child, interest in self._interests.items() if interest.matches(event)]
-            if known is not None:
-                if len(known) >= MOST_TOPICS:
-                    known.clear()
-                known[event.topic] = found
-        return found
+        assert known is not None
+        asked = set(topics)
+        if len(known) + len(asked) > MOST_TOPICS:
+            known.clear()
+        for topic in asked.difference(known):
+            known[topic] = self._matching(Event("", topic))
+        return [known[topic] for topic in topics]
+
+    def _matching(self, event: Event) -> list[Address]:
+        return [child for child, interest in self._interests.items() if interest.matches(event)]
+
+
+def wanted_together(routes: Routes, events: Sequence[Event]) -> list[Sequence[Address]]:
+    """Of each of some events, the children who asked for it; where topics decide, no event is looked at."""
+    if isinstance(routes, ScannedRoutes) and routes.topics_decide:
+        return list(routes.wanted_topics(topics_of(events)))
+    return [routes.wanted(event) for event in events]

@@ -26,10 +26,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.event_log import KeptEvents, NumberedEvent, in_parts
+from distributary.overlay.packed_events import frozen
+from distributary.overlay.tree.event_log import KeptEvents, NumberedEvent, NumberedRun, in_parts
 from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.log_records import LogRecords
 from distributary.overlay.tree.messages import CopyReceipt, LogCopies, RoleRecord, RootTerm
@@ -131,7 +133,7 @@ class StandbyLog:
             after, events = after + known, events[known:]
         if events and after == self.position:
             self._records.keep(after, events)
-            self._kept.extend(tuple(enumerate(events, after + 1)))
+            self._kept.extend(NumberedRun(range(after + 1, after + 1 + len(events)), events))
             self._records.forget(self._kept.floor)
 
     def _compare(self, after: int, events: Sequence[Event]) -> int:
@@ -157,7 +159,10 @@ class ReplicatedLog:
         self.standby: Address | None = None
         self.committed_listeners: list[Callable[[], None]] = []
         """Called when more of the log is committed."""
-        self._uncommitted: deque[NumberedEvent] = deque()
+        self._uncommitted: deque[NumberedRun] = deque()
+        """Events, in the runs in which they were numbered."""
+        self._waits = 0
+        """How many these are."""
         self._copied = NOTHING
         """The standby has said to have everything up to this number."""
         self._stamp = 0
@@ -185,12 +190,12 @@ class ReplicatedLog:
     @property
     def last(self) -> int:
         """The highest number given to an event."""
-        return self._uncommitted[-1][0] if self._uncommitted else self._log.position
+        return self._uncommitted[-1].numbers[-1] if self._uncommitted else self._log.position
 
     @property
     def full(self) -> bool:
         """Whether the root should number no more events for now."""
-        return len(self._uncommitted) >= MOST_UNCOMMITTED
+        return self._waits >= MOST_UNCOMMITTED
 
     def begin_term(
         self,
@@ -203,7 +208,8 @@ class ReplicatedLog:
 
         A root that comes back says what it was before, and what is on its disk and perhaps not committed.
         """
-        self._uncommitted = deque(uncommitted)
+        self._forget_uncommitted()
+        self._wait_for(NumberedRun.of(uncommitted))
         self.standby, self.proposed = None, None
         self._before = None if before is None else before.standby
         self._alone_since = self._node.now if after_another else None
@@ -217,7 +223,7 @@ class ReplicatedLog:
         self.standby = self._alone_since = self.proposed = None
         self._node.store(ROLE, None)
         self._records.drop()
-        self._uncommitted.clear()
+        self._forget_uncommitted()
 
     @property
     def guarded(self) -> bool:
@@ -226,13 +232,23 @@ class ReplicatedLog:
 
     def retire(self) -> None:
         """Be the root no more, as this node leaves: the log stays on its disk, as if it had been killed."""
-        self._uncommitted.clear()
+        self._forget_uncommitted()
         self.standby = self._alone_since = None
+
+    def _forget_uncommitted(self) -> None:
+        self._uncommitted.clear()
+        self._waits = 0
+
+    def _wait_for(self, run: NumberedRun) -> None:
+        """Have events wait until they are committed."""
+        if run:
+            self._uncommitted.append(run)
+            self._waits += len(run)
 
     def append(self, events: Sequence[Event]) -> None:
         """Number events, and commit them as soon as the standby has them."""
         after = self.last
-        self._uncommitted.extend(enumerate(events, after + 1))
+        self._wait_for(NumberedRun(range(after + 1, after + 1 + len(events)), frozen(events)))
         if self.standby is not None and self._sent == after:
             self._send_parts(after, events)
         self._records.keep(after, events)
@@ -360,7 +376,7 @@ class ReplicatedLog:
         """Send the log after a number, in parts that are no longer than nodes take."""
         self._progress = self._node.now
         run: list[Event] = []
-        for number, event in (*self._log.all_after(after), *self._uncommitted):
+        for number, event in chain(self._log.all_after(after), *self._uncommitted):
             if number != after + len(run) + 1:  # the log of a root may have a gap where epochs met
                 self._send_parts(after, run, begin=begin)
                 after, run, begin = number - 1, [], False
@@ -373,7 +389,7 @@ class ReplicatedLog:
             return
         for part in in_parts(events):
             first = begin and not part.start
-            copies = LogCopies(term, after + part.start, tuple(events[part]), first, self._stamp)
+            copies = LogCopies(term, after + part.start, frozen(events[part]), first, self._stamp)
             self._node.send(self.standby, copies._replace(last=self.last) if first else copies)
         self._sent = after + len(events)
 
@@ -383,15 +399,23 @@ class ReplicatedLog:
             through = self._copied
         elif self.standby is None and self._alone_since is None:
             through = self.last
-        if not self._uncommitted or self._uncommitted[0][0] > through:
+        committed = self._take_up_to(through)
+        if not committed:
             return
-        count = min(len(self._uncommitted), through - self._uncommitted[0][0] + 1)
-        if count == len(self._uncommitted):
-            committed = list(self._uncommitted)
-            self._uncommitted.clear()
-        else:
-            committed = [self._uncommitted.popleft() for _ in range(count)]
-        self._events.take(committed)
+        self._events.take(NumberedRun.joined(committed))
         self._records.forget(self._log.floor)
         for listener in self.committed_listeners:
             listener()
+
+    def _take_up_to(self, through: int) -> list[NumberedRun]:
+        """Have those up to a number wait no more."""
+        taken: list[NumberedRun] = []
+        while self._uncommitted and self._uncommitted[0].numbers[0] <= through:
+            run = self._uncommitted.popleft()
+            if run.numbers[-1] > through:
+                rest = run.after(through)
+                self._uncommitted.appendleft(rest)
+                run = run[: len(run) - len(rest)]
+            taken.append(run)
+            self._waits -= len(run)
+        return taken

@@ -17,7 +17,8 @@ from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
-from distributary.overlay.tree.event_log import NumberedEvent
+from distributary.overlay.packed_events import PackedEvents
+from distributary.overlay.tree.event_log import NumberedRun
 from distributary.overlay.tree.interest import Form, profile_of
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
@@ -101,10 +102,11 @@ class TreeBroker:
 
     def publish_all(self, events: Sequence[Event]) -> int | None:
         """Have events go to all who asked for them; see `Broker`."""
-        for event in events:
-            if event.document is not None:
-                require_readable(event)
-        return self.tree.publish(*events)
+        if not isinstance(events, PackedEvents) or events.has_documents:
+            for event in events:
+                if event.document is not None:
+                    require_readable(event)
+        return self.tree.publish_all(events)
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Take up the log of a root or a standby; clients present their subscriptions again."""
@@ -119,15 +121,15 @@ class TreeBroker:
             if before is not None:
                 self.tree.unwant(before)
 
-    def _offer(self, events: Sequence[NumberedEvent]) -> None:
+    def _offer(self, events: NumberedRun) -> None:
         """Events have come: those who have caught up to one are given it like the others."""
         epoch = self.tree.log.epoch
         if not self._resuming:
-            self.home.offer_all(events, epoch)
+            self.home.offer_all(events.numbers, events.events, epoch)
             return
-        for each in events:
-            self._resuming.reach(each[0])
-            self.home.offer_all([each], epoch)
+        for number, event in events:
+            self._resuming.reach(number)
+            self.home.offer_all((number,), (event,), epoch)
 
     def wants(self, event: Event) -> bool:
         """Whether a client here asked for the event."""

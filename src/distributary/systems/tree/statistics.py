@@ -16,12 +16,12 @@ Cost: two messages a node and period, of constant size for sums and extremes (Ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from distributary.model import Event
 from distributary.overlay.node import Address
-from distributary.overlay.tree.event_log import NumberedEvent
+from distributary.overlay.tree.event_log import NumberedRun
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.probing import ProbeResult
 from distributary.plan.goal.expression import Place, fold
@@ -89,7 +89,7 @@ class BrokerStatistics:
         tree.node.handle(SubtreeReport, self._subtree_reported)
         tree.node.handle(messages.PathReport, self._path_reported)
 
-    def _note_streams(self, events: Sequence[NumberedEvent]) -> None:
+    def _note_streams(self, events: NumberedRun) -> None:
         for _, event in events:
             self._rates.note(event, self.tree.node.now)
 
