@@ -1,8 +1,8 @@
 """A broker with a log, a disk that crashes lose the end of, clients that come and go, and what is promised.
 
 `SessionWorld(seed).run()` takes steps by chance and checks after each. The broker is the least that keeps the
-promises of a network with a log: events in order, given from an offset on, once registered. All that waits
-(its answers and deliveries, the writes of the disk) waits for a step of its own, so that crashes come between.
+promises of a network with a log: events in order, given from an offset on, once registered. What waits
+(its answers and deliveries, writes of the disk) waits for a step of its own, so that crashes come between.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class LoggedBroker:
                     subscriber, lambda client: client.miss(LogGap(subscriber, session.offset, through))
                 )
                 number = self.kept_from
-            self._give(subscriber, range(number, len(self.log)), wanted)
+            again = self._random.choice([0, 0, 2])  # what was given before may come again
+            self._give(subscriber, range(max(self.kept_from, number - again, 0), len(self.log)), wanted)
         done(None)
 
     def withdraw(self, key: SubscriptionKey) -> None:

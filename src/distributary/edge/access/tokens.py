@@ -25,7 +25,7 @@ ONLY_KEY = ""
 """What a single key is known by, whatever a token calls it."""
 
 
-class Tokens:
+class TokenVerifier:
     """Verifies tokens by the keys that were in the file when it was made."""
 
     def __init__(self, settings: TokenTable, keys: dict[str, Any]) -> None:
@@ -77,14 +77,14 @@ class Tokens:
         return Identity(user, tuple(each for each in listed if isinstance(each, str)), float(claims["exp"]))
 
 
-def read_tokens(settings: TokenTable, directory: Path) -> Tokens:
+def read_tokens(settings: TokenTable, directory: Path) -> TokenVerifier:
     """What verifies tokens, with the keys of the file that is named; DistributaryError if it has none."""
     path = directory / (settings.key or settings.keys or "")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DistributaryError(f"[tokens]: cannot read {path}: {error.strerror}") from None
-    return Tokens(settings, {ONLY_KEY: _pem_key(content, path)} if settings.key else _jwks(content, path))
+    return TokenVerifier(settings, {ONLY_KEY: _pem_key(content, path)} if settings.key else _jwks(content, path))
 
 
 def _pem_key(content: bytes, path: Path) -> Any:
