@@ -35,6 +35,7 @@ from distributary.edge.mqtt.server import MqttServer, ThreadOffload
 from distributary.edge.sessions import Sessions
 from distributary.edge.web.server import WebServer, listen
 from distributary.edge.web.service import WebService
+from distributary.edge.web.webhooks import WebhookRules
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint
@@ -100,7 +101,7 @@ class ServedBroker:
         self.access = Access(settings.access, on_notice=note)
         self.edge = LiveEdge(self.broker)
         self._journal = None if settings.data is None else Journal(settings.data / "sessions", self._failed)
-        self.sessions = Sessions(self.edge, time.time, self._journal)
+        self.sessions = Sessions(self.edge, time.time, self._journal, self.access)
         self._offload = ThreadOffload()
         self.room = MqttRoom(
             self.edge,
@@ -151,6 +152,8 @@ class ServedBroker:
             origins=settings.origins,
             loopback_only=is_loopback(settings.host),
             note=self._note,
+            webhook_rules=WebhookRules(private=settings.private_webhooks),
+            mqtt=self.room,
         )
         mounted = await self._open_console(service)
         port = _free_port(settings.host, settings.web, WEB_PORT, "the web", self._note)

@@ -139,8 +139,11 @@ class Session:
 
     # What its connection asks.
 
-    def subscribe(self, subscription: Subscription, done: Answer) -> None:
-        """Have a subscription, in place of one with the same id; answered when it is in force and kept."""
+    def subscribe(self, subscription: Subscription, done: Answer, after: Offset | None = None) -> None:
+        """Have a subscription, in place of one with the same id; answered when it is in force and kept.
+
+        With an offset, which is for the first of a session, what came after it is given too.
+        """
         reason = None
         if subscription.subscriber != self.subscriber:
             reason = f"{self.subscriber!r} cannot subscribe for {subscription.subscriber!r}"
@@ -155,15 +158,21 @@ class Session:
             done(reason)
             return
         if self._held is None:
-            self._register(subscription, parts, done)
+            self._register(subscription, parts, done, after)
         else:
-            self._held.append(partial(self.subscribe, subscription, done))
+            self._held.append(partial(self.subscribe, subscription, done, after))
 
-    def _register(self, asked: Subscription, parts: tuple[Subscription, ...], done: Answer) -> None:
+    def _register(
+        self,
+        asked: Subscription,
+        parts: tuple[Subscription, ...],
+        done: Answer,
+        after: Offset | None = None,
+    ) -> None:
         for part in parts:
             self._state.expect(part)
         answer = partial(self._subscribed, asked, parts, done)
-        self._room.broker.register(SessionState(parts, None, ()), answer)
+        self._room.broker.register(SessionState(parts, after, ()), answer)
 
     def _subscribed(
         self, asked: Subscription, parts: tuple[Subscription, ...], done: Answer, reason: str | None

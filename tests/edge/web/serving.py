@@ -151,7 +151,8 @@ async def served_web(access: Access | None = None, **options: Any) -> AsyncItera
     """A broker of its own network with the web before it."""
     async with LiveBroker("distributary", "tree", name="serve") as broker:
         edge = LiveEdge(broker)
-        service = WebService(edge, Sessions(edge, time.time), access or Access.open(), **options)
+        access = access or Access.open()
+        service = WebService(edge, Sessions(edge, time.time, None, access), access, **options)
         server = WebServer(service)
         place = await server.start()
         try:

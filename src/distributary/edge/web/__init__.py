@@ -14,6 +14,12 @@ Modules, in reading order:
 - `pulling`: what a session has, for a connection that sends it.
 - `server_sent`: as server-sent events.
 - `sockets`: by WebSocket.
+- `outgoing`: requests that the broker sends.
+- `webhooks`: what a session has, sent to an address.
+- `explaining`: why an event would match.
+- `replaying`: subscriptions that begin in the past.
+- `mqtt_sockets`: MQTT over WebSocket.
+- `openapi`: what can be asked for, described.
 - `application`: which request does what.
 - `server`: listens.
 

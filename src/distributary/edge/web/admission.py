@@ -36,9 +36,7 @@ async def identity_of(service: WebService, request: HTTPConnection) -> Identity:
     if ticket is not None:
         identity = service.tickets.redeem(ticket)
         if identity is None:
-            raise WebError(
-                401, "the ticket is not good: each is good once, for a short time"
-            )
+            raise WebError(401, "the ticket is not good: each is good once, for a short time")
         return identity
     user, password, token = credentials(request.headers.get("authorization"))
     loopback = request.client is not None and is_loopback(request.client.host)
@@ -82,9 +80,7 @@ def require_own_page(service: WebService, request: HTTPConnection) -> None:
         return
     scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
     if origin.lower() != f"{scheme}://{host}".lower():
-        raise WebError(
-            403, f"pages of {origin[:80]!r} may not do this here"
-        )
+        raise WebError(403, f"pages of {origin[:80]!r} may not do this here")
 
 
 def _host_name(host: str) -> str:

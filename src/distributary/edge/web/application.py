@@ -23,10 +23,14 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from distributary.edge.access import AccessError, Identity
+from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.sessions import Session
 from distributary.edge.web import managing
 from distributary.edge.web.admission import LOG_IN, identity_of, require_own_page
 from distributary.edge.web.bodies import read_events
+from distributary.edge.web.explaining import explain
 from distributary.edge.web.faults import WebError
+from distributary.edge.web.openapi import description, page
 from distributary.edge.web.publishing import publish, wait_for_room
 from distributary.edge.web.pulling import Puller
 from distributary.edge.web.records import session_summary, subscription_record, to_json
@@ -34,11 +38,17 @@ from distributary.edge.web.server_sent import server_sent
 from distributary.edge.web.service import WebService
 from distributary.edge.web.sockets import SUBPROTOCOL, SocketClient
 from distributary.edge.web.tickets import LASTS
+from distributary.edge.web.webhooks import MARK as WEBHOOK
 from distributary.errors import DistributaryError, InputError
-from distributary.json_text import read_object
+from distributary.json_text import read_object, read_value
+from distributary.live.security import is_loopback
 
 Handler = Callable[[WebService, Request, Identity], Awaitable[Response]]
-FILTERS = ("topic", "where", "path")
+ASKED = ("topic", "where", "path", "from")
+STREAM_BOUNDS = MailboxBounds(events=100_000)
+"""Of a session that ends with its connection: a replay may be long."""
+MQTT = "mqtt"
+"""The subprotocol of MQTT over WebSocket."""
 NEVER_GIVEN = 1 << 62
 """A place that no mailbox has given."""
 
@@ -48,6 +58,7 @@ def application(service: WebService, mounted: Mapping[str, ASGIApp] | None = Non
     routes: list[BaseRoute] = [
         *(_route(service, path, methods) for path, methods in HANDLERS.items()),
         WebSocketRoute("/ws", _socket_handler(service)),
+        WebSocketRoute("/mqtt", _mqtt_handler(service)),
         *(Mount(path, application) for path, application in (mounted or {}).items()),
     ]
     middleware = []
@@ -80,11 +91,13 @@ async def post_events(service: WebService, request: Request, identity: Identity)
 
 async def get_events(service: WebService, request: Request, identity: Identity) -> Response:
     """Server-sent events of a subscription that is made for this connection and ends with it."""
-    asked = {name: request.query_params[name] for name in FILTERS if name in request.query_params}
+    asked: dict[str, Any] = {name: value for name, value in request.query_params.items() if name in ASKED}
+    if asked.get("from", "").startswith("["):
+        asked["from"] = read_value(asked["from"].encode())
     puller = Puller()
     subscriber = managing.subscriber_of(identity, f"stream-{uuid4().hex}")
     with _counted(service, identity) as stays:
-        session, _ = service.sessions.attach(subscriber, puller, expiry=0)
+        session, _ = managing.attached(service, identity, subscriber, puller, STREAM_BOUNDS, 0)
         try:
             await managing.put_subscription(service, identity, session, asked, "s1")
         except BaseException:
@@ -157,7 +170,8 @@ async def get_session_events(service: WebService, request: Request, identity: Id
     with _counted(service, identity) as stays:
         if last is not None and last <= session.mailbox.last:
             session.acknowledge_through(last)
-        service.sessions.attach(session.subscriber, puller, session.mailbox.bounds, session.expiry)
+        bounds, expiry = session.mailbox.bounds, session.expiry
+        managing.attached(service, identity, session.subscriber, puller, bounds, expiry)
         return _stream(stays, server_sent(session, puller, last))
 
 
@@ -177,6 +191,41 @@ async def post_ticket(service: WebService, request: Request, identity: Identity)
     return answer({"ticket": service.tickets.issue(identity), "seconds": LASTS}, 201)
 
 
+async def get_webhook(service: WebService, request: Request, identity: Identity) -> Response:
+    """What becomes of a session's webhook."""
+    return answer(service.webhooks.state(_with_webhook(service, request, identity)))
+
+
+async def put_webhook(service: WebService, request: Request, identity: Identity) -> Response:
+    """Have what a session has sent to an address; one that was parked goes on."""
+    record = await _object(service, request)
+    session = managing.session_of(service, identity, request.path_params["session"])
+    return answer(await service.webhooks.put(session, record))
+
+
+async def delete_webhook(service: WebService, request: Request, identity: Identity) -> Response:
+    """Send nothing any more."""
+    service.webhooks.remove(_with_webhook(service, request, identity))
+    return Response(status_code=204)
+
+
+async def post_explanation(service: WebService, request: Request, identity: Identity) -> Response:
+    """Why an event would match a subscription, or would not."""
+    return answer(await explain(service, identity, await _object(service, request)))
+
+
+async def get_description(service: WebService, request: Request, identity: Identity) -> Response:
+    """What can be asked for, as OpenAPI describes it."""
+    return answer(description())
+
+
+async def get_page(service: WebService, request: Request, identity: Identity) -> Response:
+    """What can be asked for, as a page to read."""
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+    return Response(page(), headers=headers, media_type="text/html")
+
+
 HANDLERS: dict[str, dict[str, Handler]] = {
     "/events": {"POST": post_events, "GET": get_events},
     "/sessions/{session}": {"GET": get_session, "PUT": put_session, "DELETE": delete_session},
@@ -188,7 +237,11 @@ HANDLERS: dict[str, dict[str, Handler]] = {
     },
     "/sessions/{session}/events": {"GET": get_session_events},
     "/sessions/{session}/acknowledgements": {"POST": post_acknowledgement},
+    "/sessions/{session}/webhook": {"GET": get_webhook, "PUT": put_webhook, "DELETE": delete_webhook},
+    "/explanations": {"POST": post_explanation},
     "/tickets": {"POST": post_ticket},
+    "/openapi.json": {"GET": get_description},
+    "/": {"GET": get_page},
 }
 """What is done for which path and method."""
 
@@ -235,6 +288,33 @@ def _socket_handler(service: WebService) -> Callable[[WebSocket], Awaitable[None
         await SocketClient(service, identity, socket).serve()
 
     return handle
+
+
+def _mqtt_handler(service: WebService) -> Callable[[WebSocket], Awaitable[None]]:
+    async def handle(socket: WebSocket) -> None:
+        try:
+            require_own_page(service, socket)
+            if service.mqtt is None:
+                raise WebError(404, "MQTT is not served here")
+            if MQTT not in socket.scope.get("subprotocols", []):
+                raise WebError(400, f"ask for the subprotocol {MQTT!r}")
+        except WebError as error:
+            await socket.send_denial_response(answer({"error": str(error)}, error.status))
+            return
+        from distributary.edge.web.mqtt_sockets import serve_mqtt
+
+        await socket.accept(MQTT)
+        loopback = socket.client is not None and is_loopback(socket.client.host)
+        await serve_mqtt(service.mqtt, socket, loopback)
+
+    return handle
+
+
+def _with_webhook(service: WebService, request: Request, identity: Identity) -> Session:
+    session = managing.session_of(service, identity, request.path_params["session"])
+    if WEBHOOK not in session.marks:
+        raise WebError(404, "the session has no webhook")
+    return session
 
 
 async def _body(service: WebService, request: Request) -> bytes:

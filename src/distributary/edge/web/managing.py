@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from distributary.edge.access import AccessError, Identity
-from distributary.edge.sessions import Session
+from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.sessions import Receiver, Session
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.pulling import Puller
 from distributary.edge.web.records import read_bounds, read_expiry, read_subscription
 from distributary.edge.web.service import WebService
 from distributary.errors import InputError
-from distributary.model import Offset, Subscription
+from distributary.model import Subscription
 
 EXPIRY = 3_600.0
 """Seconds that a session made by a request waits for its subscriber, unless said otherwise."""
@@ -35,6 +36,23 @@ def session_of(service: WebService, identity: Identity, client: str) -> Session:
     return session
 
 
+def attached(
+    service: WebService,
+    identity: Identity,
+    subscriber: str,
+    receiver: Receiver,
+    bounds: MailboxBounds | None,
+    expiry: float | None,
+    *,
+    fresh: bool = False,
+) -> tuple[Session, bool]:
+    """Connect to a session; whether it was there before. WebError when somebody has too many."""
+    try:
+        return service.sessions.attach(subscriber, receiver, bounds, expiry, fresh=fresh, identity=identity)
+    except AccessError as error:
+        raise WebError(429, str(error)) from None
+
+
 def put_session(
     service: WebService, identity: Identity, client: str, record: Mapping[str, Any]
 ) -> tuple[Session, bool]:
@@ -52,7 +70,7 @@ def put_session(
     if expiry == 0:
         raise InputError("must be above 0: a session made by a request has no connection", field="expiry")
     absent = Puller()
-    session, _ = service.sessions.attach(subscriber, absent, read_bounds(record), expiry)
+    session, _ = attached(service, identity, subscriber, absent, read_bounds(record), expiry)
     session.detach(absent)
     return session, True
 
@@ -63,21 +81,26 @@ async def put_subscription(
     session: Session,
     record: Mapping[str, Any],
     id: str | None = None,
-    after: Offset | None = None,
 ) -> tuple[Subscription, bool]:
     """Register a subscription, or change the one that has its id; whether it is new.
 
-    Narrowed to what the identity may see. WebError when nothing of it is, or when there are too many.
+    With `from`, an offset or a time, it begins there. The session has what the identity's grants leave of it.
+    WebError when that is nothing, or when there are too many.
     """
-    subscription = read_subscription(record, session.subscriber, id)
+    asked = dict(record)
+    begins = asked.pop("from", None)
+    after = None if begins is None else service.clock.after(begins)
+    if after is not None and (session.subscriptions or session.mailbox.last):
+        raise InputError("a replay needs a session of its own, which has received nothing", field="from")
+    subscription = read_subscription(asked, session.subscriber, id)
     new = subscription.id not in session.subscriptions
     try:
         service.access.subscribe(identity, len(session.subscriptions) + new)
-        subscription = service.access.narrowed(identity, subscription)
+        service.access.parts(identity, subscription)
     except AccessError as error:
         service.access.audit(identity, "subscribe", f"{subscription.filters()}: {error}", refused=True)
         raise WebError(403, str(error)) from None
-    ask = partial(session.subscribe, subscription)
+    ask = partial(session.subscribe, subscription, after=after)
     reason = await service.settled(service.asked(ask), "the subscription is in force")
     if reason is not None:
         raise WebError(422, reason)

@@ -10,7 +10,7 @@ import msgspec
 from distributary.edge.mailbox import MailboxBounds, MailboxGap, MailboxItem, MailboxPolicy
 from distributary.edge.sessions import Session
 from distributary.errors import InputError
-from distributary.model import Offset, Subscription
+from distributary.model import Subscription
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
 BOUNDS = ("policy", "events", "bytes", "seconds")
@@ -96,18 +96,6 @@ def read_expiry(record: Mapping[str, Any], default: float | None) -> float | Non
     if "expiry" not in record:
         return default
     return None if record["expiry"] is None else _number(record, "expiry", 0.0)
-
-
-def read_offset(given: object) -> Offset:
-    """An offset: an array of the epoch and the number, as deliveries carry it.
-
-    >>> read_offset([1.5, 7])
-    Offset(epoch=1.5, number=7)
-    """
-    match given:
-        case [int() | float() as epoch, int() as number] if not isinstance(epoch, bool) and number >= 0:
-            return Offset(float(epoch), number)
-    raise InputError("an offset is an array of an epoch and a number, as events carry it", field="offset")
 
 
 def _number(

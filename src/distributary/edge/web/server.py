@@ -71,12 +71,14 @@ class WebServer:
             await asyncio.sleep(0)
         if self._task.done():
             await self._task
+        self._service.start()
         self.endpoint = Endpoint(host, listening.getsockname()[1])
         return self.endpoint
 
     async def stop(self) -> None:
         """Stop listening, and end all connections."""
         if self._server is not None and self._task is not None:
+            await self._service.webhooks.stop()
             self._server.should_exit = True
             await self._task
 

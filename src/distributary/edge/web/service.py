@@ -6,12 +6,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from distributary.edge.access import Access
 from distributary.edge.broker import Answer, EdgeBroker
 from distributary.edge.sessions import Sessions
 from distributary.edge.web.faults import WebError
+from distributary.edge.web.replaying import ReplayClock
 from distributary.edge.web.tickets import Tickets
+from distributary.edge.web.webhooks import WebhookRules, Webhooks
+
+if TYPE_CHECKING:
+    from distributary.edge.mqtt.room import MqttRoom
 
 _log = logging.getLogger("distributary")
 
@@ -49,6 +55,20 @@ class WebService:
     """Whether it listens on loopback alone, so that only names of this machine can lead to it."""
     tickets: Tickets = field(default_factory=Tickets)
     note: Callable[[str], None] = _log.warning
+    webhook_rules: WebhookRules = field(default_factory=WebhookRules)
+    mqtt: MqttRoom | None = None
+    """Where MQTT over WebSocket goes, if anywhere."""
+    webhooks: Webhooks = field(init=False)
+    clock: ReplayClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "webhooks", Webhooks(self.sessions, self.note, self.webhook_rules))
+        object.__setattr__(self, "clock", ReplayClock(self.broker, self.sessions.now))
+
+    def start(self) -> None:
+        """Begin with what goes on without requests: webhooks, and the clock of replays."""
+        self.webhooks.start()
+        self.clock.start()
 
     @staticmethod
     def asked(ask: Callable[[Answer], None]) -> asyncio.Future[str | None]:

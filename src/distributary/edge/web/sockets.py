@@ -37,7 +37,12 @@ from distributary.edge.mailbox import MailboxItem
 from distributary.edge.sessions import Session
 from distributary.edge.web.bodies import RejectedEvent, read_record
 from distributary.edge.web.faults import WebError
-from distributary.edge.web.managing import put_subscription, remove_subscription, subscriber_of
+from distributary.edge.web.managing import (
+    attached,
+    put_subscription,
+    remove_subscription,
+    subscriber_of,
+)
 from distributary.edge.web.publishing import publish, wait_for_room
 from distributary.edge.web.pulling import Puller, SessionEndedError
 from distributary.edge.web.records import entry_record, read_bounds, read_expiry, subscription_record, to_json
@@ -114,8 +119,9 @@ class SocketClient:
         expiry = read_expiry(record, 3600.0) if client else 0.0
         before = self._service.sessions.get(subscriber)
         bounds = read_bounds(record, before.mailbox.bounds if before is not None else None)
-        session, present = self._service.sessions.attach(
-            subscriber, self._puller, bounds, expiry, fresh=record.get("fresh") is True
+        fresh = record.get("fresh") is True
+        session, present = attached(
+            self._service, self._identity, subscriber, self._puller, bounds, expiry, fresh=fresh
         )
         self._session = session
         self._take_up(session, record)
