@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import shapely
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from distributary import Event, Matcher, Subscription
@@ -389,7 +389,9 @@ def test_functions_of_attributes_give_what_evaluation_gives(text):
             assert (type(found), repr(found)) == (type(wanted), repr(wanted)), attributes
 
 
-@given(st.datetimes(timezones=st.none() | st.timezones() | st.just(dt.timezone(dt.timedelta(hours=-9)))))
+@given(st.datetimes(timezones=st.none() | st.timezones()))
+@example(dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=9))))
+@example(dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(dt.timedelta(hours=-9))))
 def test_the_instant_of_a_datetime_is_counted_in_utc(moment: dt.datetime) -> None:
     given_zone = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
     try:
