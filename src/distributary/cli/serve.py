@@ -43,6 +43,9 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--data DIR", Path, "where sessions and events are kept (default: nowhere)"),
         ("--access FILE", Path, "who may log in, and what they may do, in TOML (default: all, here alone)"),
         ("--join HOST:PORT", str, "nodes of the network to join, with commas between (default: a new one)"),
+        ("--feeds FILE", Path, "web feeds to poll and publish: names and addresses, in TOML"),
+        ("--feeds-every SECONDS", 60.0, "how often each is polled (60)"),
+        ("--private-feeds", False, "let feeds be at addresses of this machine and private networks"),
         ("--demo", False, "publish made-up readings of sensors"),
         ("--no-console", False, "no pages for people (default: pages, where NiceGUI is installed)"),
         ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
@@ -73,6 +76,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _settings(parsed: argparse.Namespace) -> ServeSettings:
     from distributary.edge.serve import ServeSettings
+    from distributary.edge.web_feeds import read_feed_list
     from distributary.live.greeting import parse_endpoint
 
     for name in ("mqtt", "web"):
@@ -94,6 +98,9 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         private_webhooks=parsed.private_webhooks,
         origins=tuple(parsed.origin.split(",")) if parsed.origin else (),
         demo=_demo_events() if parsed.demo else None,
+        feeds=read_feed_list(parsed.feeds) if parsed.feeds else {},
+        private_feeds=parsed.private_feeds,
+        feeds_every=parsed.feeds_every,
         console=not parsed.no_console and find_spec("nicegui") is not None,
     )
 

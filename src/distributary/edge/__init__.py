@@ -9,6 +9,7 @@ Modules, in reading order:
 - `session`: a subscriber's place at a broker: their subscriptions and their mailbox; `session_disk`: how it
   is written and read; `sessions`: all of them.
 - `web/`: HTTP, WebSocket, server-sent events and webhooks.
+- `web_feeds`: polls web feeds over HTTP, and publishes what is new.
 - `console/`: pages on which people look at a broker and try things out.
 - `serve`: all of it in one process.
 - `payloads`: bytes as events, and events as the bytes that they came as.

@@ -22,8 +22,9 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 from starlette.types import ASGIApp
@@ -36,6 +37,7 @@ from distributary.edge.sessions import Sessions
 from distributary.edge.web.server import WebServer, listen
 from distributary.edge.web.service import WebService
 from distributary.edge.web.webhooks import WebhookRules
+from distributary.edge.web_feeds import WebFeeds, fetching
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint
@@ -43,6 +45,7 @@ from distributary.live.journal import Journal
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.live.status import log_line
 from distributary.model import Event
+from distributary.systems.tree.feed_application import POLL_EVERY
 
 MQTT_PORT, WEB_PORT = 1883, 8080
 ANY_PORT = Endpoint("127.0.0.1", 0)
@@ -79,6 +82,12 @@ class ServeSettings:
     origins: tuple[str, ...] = ()
     demo: Iterator[Event] | None = None
     """Events that are made up, for something to be seen."""
+    feeds: Mapping[str, str] = field(default_factory=dict)
+    """Web feeds to poll while the node is the root: their names and addresses."""
+    private_feeds: bool = False
+    """Whether feeds may be at addresses of this machine and of private networks."""
+    feeds_every: float = POLL_EVERY
+    """Seconds between two polls of a feed."""
     console: bool = False
     """Whether there are pages for people, which need NiceGUI."""
 
@@ -114,6 +123,8 @@ class ServedBroker:
             notice=note,
         )
         self.web_endpoint = self.mqtt_endpoint = Endpoint(settings.host, 0)
+        self.feeds: WebFeeds | None = None
+        """The web feeds that are polled."""
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -131,7 +142,7 @@ class ServedBroker:
             self.sessions.restore(stored)
             self.room.start(stored)
             await self._listen(tls)
-            for work in (self._tick(), self._publish_demo()):
+            for work in (self._tick(), self._publish_demo(), self._poll_feeds()):
                 task = asyncio.create_task(work)
                 stack.push_async_callback(_ended, task)
         except BaseException:
@@ -206,6 +217,28 @@ class ServedBroker:
             await asyncio.sleep(TICK)
             self.sessions.expire()
             self.access.refresh()
+
+    async def _poll_feeds(self) -> None:
+        """Poll web feeds, if there are any, while the node is the root."""
+        settings = self.settings
+        if not settings.feeds:
+            return
+        self.feeds = WebFeeds(
+            settings.feeds,
+            fetching(settings.private_feeds),
+            self._published,
+            lambda: self.broker.joined and self.broker.place.get("parent") is None,
+            now=time.time,
+            random=Random(self.broker.name),
+            every=settings.feeds_every,
+        )
+        await self.feeds.run()
+
+    async def _published(self, events: Sequence[Event]) -> str | None:
+        """Publish events; gives the reason why not, or None once they are safe."""
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.edge.publish(events, lambda reason: None if answer.done() else answer.set_result(reason))
+        return await answer
 
     async def _publish_demo(self) -> None:
         source = f"demo-{uuid4().hex[:8]}"

@@ -5,7 +5,7 @@ Rules:
 - A user's address may not lead the broker to this machine or a private network, unless the operator allows
   it. The name is looked up once for each request, all of its addresses are checked, and the connection goes
   to one of those that were checked: a name that leads elsewhere a moment later gains nothing.
-- Redirections are not followed. An answer is read as far as its status; a slow one is given up.
+- Redirections are not followed. Of an answer as much is read as was asked for; a slow one is given up.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import ipaddress
 import socket
 import ssl
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import h11
@@ -81,37 +82,90 @@ async def resolved(parts: SplitResult, private: bool) -> tuple[str, int]:
     return addresses[0], port
 
 
+class WebAnswer(NamedTuple):
+    """The answer to a request: its status, its headers by their names in small letters, and its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
 async def post(
     url: str, body: bytes, headers: Mapping[str, str], *, private: bool, patience: float = PATIENCE
 ) -> int:
     """Send a request; gives the status of the answer. OutgoingError when there is none."""
-    parts = checked_address(url)
+    asked = _Question("POST", checked_address(url), {"content-length": str(len(body)), **headers}, body)
+    return (await _answered(asked, private, patience, most=0)).status
+
+
+async def get(
+    url: str, headers: Mapping[str, str], *, private: bool, most: int, patience: float = PATIENCE
+) -> WebAnswer:
+    """Ask for what is at an address, so many bytes at most; OutgoingError for no answer, or a longer one."""
+    return await _answered(_Question("GET", checked_address(url), headers, b""), private, patience, most)
+
+
+class _Question(NamedTuple):
+    """A request."""
+
+    method: str
+    parts: SplitResult
+    headers: Mapping[str, str]
+    body: bytes
+
+    def sent(self, line: h11.Connection) -> bytes:
+        """Its bytes."""
+        target = (self.parts.path or "/") + (f"?{self.parts.query}" if self.parts.query else "")
+        named = {"host": self.parts.netloc, "connection": "close", **self.headers}
+        request = h11.Request(method=self.method, target=target, headers=list(named.items()))
+        return b"".join(
+            line.send(event) or b"" for event in (request, h11.Data(data=self.body), h11.EndOfMessage())
+        )
+
+
+async def _answered(asked: _Question, private: bool, patience: float, most: int) -> WebAnswer:
+    """The answer to a request; nothing of its body is read where `most` is 0."""
+    host = asked.parts.hostname
     try:
         async with asyncio.timeout(patience):
-            return await _posted(parts, body, headers, private)
+            return await _exchanged(asked, private, most)
     except TimeoutError:
-        raise OutgoingError(f"{parts.hostname} has not answered within {patience:g} seconds") from None
+        raise OutgoingError(f"{host} has not answered within {patience:g} seconds") from None
     except (OSError, ssl.SSLError, h11.ProtocolError) as error:
-        raise OutgoingError(f"{parts.hostname} cannot be reached: {error}") from None
+        raise OutgoingError(f"{host} cannot be reached: {error}") from None
 
 
-async def _posted(parts: SplitResult, body: bytes, headers: Mapping[str, str], private: bool) -> int:
-    address, port = await resolved(parts, private)
+async def _exchanged(asked: _Question, private: bool, most: int) -> WebAnswer:
+    address, port = await resolved(asked.parts, private)
     secure = {}
-    if parts.scheme == "https":
-        secure = {"ssl": ssl.create_default_context(), "server_hostname": parts.hostname}
+    if asked.parts.scheme == "https":
+        secure = {"ssl": ssl.create_default_context(), "server_hostname": asked.parts.hostname}
     reader, writer = await asyncio.open_connection(address, port, limit=MOST_READ, **secure)  # type: ignore[arg-type]
     try:
         line = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_READ)
-        named = {"host": parts.netloc, "content-length": str(len(body)), "connection": "close", **headers}
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        request = h11.Request(method="POST", target=target, headers=list(named.items()))
-        for event in (request, h11.Data(data=body), h11.EndOfMessage()):
-            writer.write(line.send(event) or b"")
+        writer.write(asked.sent(line))
         await writer.drain()
-        while not isinstance(event := line.next_event(), h11.Response):
-            if event is h11.NEED_DATA:
-                line.receive_data(await reader.read(MOST_READ))
-        return event.status_code
+        while not isinstance(event := await _next(line, reader), h11.Response):
+            pass
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in event.headers}
+        body = await _body(line, reader, most) if most else b""
+        return WebAnswer(event.status_code, headers, body)
     finally:
         writer.close()
+
+
+async def _next(line: h11.Connection, reader: asyncio.StreamReader) -> object:
+    """What comes next of an answer."""
+    while (event := line.next_event()) is h11.NEED_DATA:
+        line.receive_data(await reader.read(MOST_READ))
+    return event
+
+
+async def _body(line: h11.Connection, reader: asyncio.StreamReader, most: int) -> bytes:
+    """The body of an answer; OutgoingError when it is longer than is wanted."""
+    body = bytearray()
+    while isinstance(event := await _next(line, reader), h11.Data):
+        body += event.data
+        if len(body) > most:
+            raise OutgoingError(f"the answer has more than {most:,} bytes")
+    return bytes(body)
