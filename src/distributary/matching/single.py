@@ -44,7 +44,7 @@ class SingleEvent:
         self.trees: dict[bool, Any] = {}
         """What path indexes made of the document (see `path.forest`)."""
         if event.document is not None:  # it is read at once: a malformed event is refused by everybody
-            self.scanned = _read(event.document)
+            self.scanned = read_latest(event.document)
             if self.scanned is None:
                 for error in self.batch.rejected.values():
                     raise error
@@ -80,8 +80,11 @@ _latest: tuple[str, Any] = ("", None)
 """The document that was read last, and what was read."""
 
 
-def _read(document: str) -> Any:
-    """A document as kernels read it. The latest is kept: a broker reads one to let it in, and to match it."""
+def read_latest(document: str) -> Any:
+    """A document as kernels read it (see `path.xml.scan.read_document`), and the latest one again at no cost.
+
+    A broker reads a document to let it in, to address it and to match it.
+    """
     global _latest
     text, scanned = _latest
     if text is not document:

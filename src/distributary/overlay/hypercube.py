@@ -75,6 +75,17 @@ def bit_between(vertex: Key, neighbour: Key) -> int:
     return difference.bit_length() - 1
 
 
+def branch_below(vertex: Key, came_from: Key | None = None) -> Key:
+    """The bits that a vertex, and those further down, may clear in what goes down: they make up its branch.
+
+    >>> f"{branch_below(0b1011):04b}", f"{branch_below(0b0011, came_from=0b1011):04b}"
+    ('1011', '0011')
+    >>> f"{branch_below(0b1010, came_from=0b1011):04b}"
+    '0000'
+    """
+    return vertex if came_from is None else vertex & ((1 << bit_between(vertex, came_from)) - 1)
+
+
 def children_below(vertex: Key, came_from: Key | None = None) -> Iterator[Key]:
     """To whom a vertex passes on what goes down; it is the root when it came from nowhere (Equation 4.2).
 
@@ -83,8 +94,7 @@ def children_below(vertex: Key, came_from: Key | None = None) -> Iterator[Key]:
     >>> [f"{child:04b}" for child in children_below(0b0011, came_from=0b1011)]
     ['0010', '0001']
     """
-    below = vertex if came_from is None else vertex & ((1 << bit_between(vertex, came_from)) - 1)
-    return (vertex ^ (1 << bit) for bit in bits_of(below))
+    return (vertex ^ (1 << bit) for bit in bits_of(branch_below(vertex, came_from)))
 
 
 def children_above(vertex: Key, dimension: int, came_from: Key | None = None) -> Iterator[Key]:

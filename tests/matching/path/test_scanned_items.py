@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from distributary.filters.path.document import parse_document
 from distributary.matching.blake2b import BLOCK, STATE, digest
 from distributary.matching.path.scanned_items import scanned_items
-from distributary.matching.path.signature import document_items
+from distributary.matching.path.signature import SignatureShape, document_items
 from distributary.model import Event
 from distributary.systems.hope.addressing import Addressing
 from distributary.workloads import documents
@@ -67,7 +68,7 @@ def test_a_document_read_from_its_bytes_has_the_address_of_the_parsed_one(
     inner: list[str], hashes: int, value_bits: int
 ) -> None:
     text = f"<r xmlns:p='urn:p' xmlns:q='urn:q'>{''.join(inner)}</r>"
-    assert scanned_items(text, values=True) is not None, "the document is not plain"
+    assert scanned_items(text, SignatureShape(64)) is not None, "the document is not plain"
     for length in (0, 512):
         addressing = Addressing(10, length, hashes, value_bits)
         expected = addressing.of_document(parse_document(text))
@@ -85,15 +86,24 @@ def test_each_number_sets_the_bits_of_the_parsed_one_alone(number: str) -> None:
 def test_documents_of_the_workload_have_the_structure_and_the_address_of_the_parsed_ones() -> None:
     for event in documents.events(20, seed=7, size=5_000):
         assert event.document is not None
-        found = scanned_items(event.document, values=False)
+        found = scanned_items(event.document, None)
         assert found is not None
         assert found.structure == document_items(parse_document(event.document))
         assert Addressing().of_event(event) == Addressing().of_document(parse_document(event.document))
 
 
+@pytest.mark.parametrize("labels", [3, 40, 1_000])
+def test_pairs_of_few_and_of_very_many_labels_are_those_of_the_parsed_document(labels: int) -> None:
+    order = [(7 * place) % labels for place in range(labels)]
+    text = "<r>" + "".join(f"<l{one}><l{other} x='1'/></l{one}>" for one, other in pairwise(order)) + "</r>"
+    found = scanned_items(text, None)
+    assert found is not None
+    assert found.structure == document_items(parse_document(text))
+
+
 @pytest.mark.parametrize("text", ["<!DOCTYPE a><a>7</a>", "<\u00e9>7</\u00e9>"])
 def test_what_is_not_plain_is_parsed(text: str) -> None:
-    assert scanned_items(text, values=True) is None
+    assert scanned_items(text, SignatureShape(64)) is None
     assert Addressing().of_event(Event("e", document=text)) == Addressing().of_document(parse_document(text))
 
 

@@ -9,7 +9,8 @@ vectors rules filters out without the document; what remains are candidates, nev
 Rules:
 
 * An item is hashed once, to 128 bits that depend on nothing but its text; every bit position of every
-  length derives from those (`structure_signatures`), so signatures of several lengths cost one pass.
+  length derives from those (`structure_signatures`), so signatures of several lengths cost one pass. Those of
+  a value derive from its checksum: a document has thousands, and `scanned_items` finds them by the byte.
 * A filter's items are what is *guaranteed*: `*`, `text()` and `//` contribute no pair across them, `or`
   contributes what all its parts share, `not()` contributes nothing, a union what all its branches share.
 * Values are items of their own (`document_values`, `guaranteed_values`), for those who want them: a filter
@@ -30,6 +31,7 @@ from functools import lru_cache, reduce
 from hashlib import blake2b
 from itertools import accumulate
 from typing import NamedTuple
+from zlib import crc32
 
 from distributary.filters.path import pattern
 from distributary.filters.path.document import Document
@@ -43,6 +45,12 @@ Item = str | tuple[str, ...]
 
 LONGEST_VALUE = 64
 """Texts with more characters are no items, on either side; numbers are, however they are written."""
+
+VALUE_PARTS = 3
+"""The parts of an item that is a value: its label, what it is compared as, and how that is written."""
+STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""The constants of SplitMix64, by which a checksum becomes two hashes."""
+WORD = (1 << 64) - 1
 
 SIGNATURE = "signature"
 """The attribute under which an event carries the signature of its document."""
@@ -265,9 +273,20 @@ def shape_for(items: int, rate: float) -> SignatureShape:
 @lru_cache(maxsize=1 << 16)
 def _hashed(item: Item) -> tuple[int, int]:
     """Two 64-bit hashes of an item. NUL stands in no XML text, so a pair is never taken for a label."""
-    text = item if isinstance(item, str) else "\0".join(item)
-    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    text = (item if isinstance(item, str) else "\0".join(item)).encode("utf-8", "surrogatepass")
+    if len(item) == VALUE_PARTS and not isinstance(item, str):
+        checksum = crc32(text)
+        return _mixed(checksum + STEP), _mixed(checksum + 2 * STEP) | 1
+    digest = blake2b(text, digest_size=16).digest()
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1
+
+
+def _mixed(number: int) -> int:
+    """64 bits that all depend on all bits of a number (the finaliser of SplitMix64)."""
+    number = (number & WORD) ^ (number & WORD) >> 30
+    number = number * FIRST_FACTOR & WORD
+    number = (number ^ number >> 27) * SECOND_FACTOR & WORD
+    return number ^ number >> 31
 
 
 @lru_cache(maxsize=1 << 16)
@@ -276,7 +295,7 @@ def _bits(item: Item, shape: SignatureShape) -> int:
     first, second = _hashed(item)
     bits = 0
     for turn in range(shape.hashes):
-        bits |= 1 << ((first + turn * second) & 0xFFFFFFFFFFFFFFFF) % shape.length
+        bits |= 1 << ((first + turn * second) & WORD) % shape.length
     return bits
 
 

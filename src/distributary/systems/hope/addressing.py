@@ -84,14 +84,12 @@ class Addressing:
             return self.of_items(())
         from distributary.matching.path.scanned_items import scanned_items
 
-        scanned = scanned_items(event.document, values=self.has_values)
+        shape = SignatureShape(self.value_bits, self.hashes) if self.has_values else None
+        scanned = scanned_items(event.document, shape)
         if scanned is None:
             return self.of_document(parsed_document(event.document))
         address = self.of_items(scanned.structure, scanned.values)
-        if not self.has_values:
-            return address
-        others = scanned.hashed_bits(SignatureShape(self.value_bits, self.hashes))
-        return address._replace(filter=address.filter | others << self.length)
+        return address._replace(filter=address.filter | scanned.bits << self.length)
 
     def of_document(self, document: Document) -> StructuralAddress:
         """The address of an event with this document: what `of_event` finds without parsing it."""

@@ -113,6 +113,8 @@ class Vertex:
 
         Filters are compared until no home is left that could be found.
         """
+        if self._all_homes.keys() <= found:
+            return
         left = len(self._all_homes.keys() - found)
         lacking = ~filter
         for asked, homes in self._homes.items():
