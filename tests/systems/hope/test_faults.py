@@ -80,9 +80,9 @@ def got(deployment: Deployment) -> set[tuple[str, str]]:
     return {(delivery.event.id, delivery.subscriber) for _, _, delivery, _ in deployment.deliveries}
 
 
-def clients(deployment: Deployment, random: Random, count: int) -> list[Subscription]:
+def clients(deployment: Deployment, random: Random, count: int, first: int = 0) -> list[Subscription]:
     subscriptions = []
-    for number in range(count):
+    for number in range(first, first + count):
         subscription = Subscription(f"s{number}", f"u{number}", path=random_path(random))
         deployment.subscribe(subscription, at=random.choice(deployment.up()))
         subscriptions.append(subscription)

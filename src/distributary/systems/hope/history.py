@@ -14,7 +14,8 @@ Rules:
   an absence by its clock, which makes it longer when that is put forward, and the age of an event by
   `Replication.uptime`, which does not make it older then. A margin is added for the time that messages take.
   So rather too much is sent. That does no harm at the same home, which delivers nothing twice; another home
-  may repeat what was delivered within the margin. Clocks that run at different speeds still disagree.
+  may repeat what was delivered within the margin. It grows with the absence, by the share that speeds of
+  clocks may differ (`DRIFT`); where they differ more, the first events of a long absence may be missed.
 - Not for subscriptions with a tolerance, whose answer depends on the order of events. A home that has lost
   its state does not know what it has delivered, so it catches up only when asked.
 
@@ -57,6 +58,10 @@ LONGEST_ABSENCE = 7 * 86_400.0
 """Seconds after which it is forgotten that a subscription was there."""
 MARGIN = 5.0
 """Seconds that messages may take, at least; a refresh period where faults are borne."""
+
+DRIFT = 0.001
+"""The share by which the node that counted an absence may run slower than one that stores events: the clocks
+of computers differ by less than half of it from the true rate."""
 
 
 class EventHistory:
@@ -196,7 +201,7 @@ class EventHistory:
 
     def _welcome_back(self, message: AbsenceReply, sender: Address) -> None:
         if message.subscription in self.broker.home and self._applies_to(message.subscription):
-            margin = max(MARGIN, self.broker.refresh or 0.0)
+            margin = max(MARGIN, self.broker.refresh or 0.0) + DRIFT * message.seconds
             self._ask_for(message.subscription, message.seconds + margin)
 
     # Time.

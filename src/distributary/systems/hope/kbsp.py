@@ -191,9 +191,11 @@ class Kbsp(HopeBroker):
         bit = bit_between(self.cubes.place(position).vertex, advert.vertex)
         vertex = self._vertices.get(position)
         link = None if vertex is None else vertex.links.get(bit)
-        if link is not None and link.speaker == speaker and advert.number <= link.number:
-            return
         known = frozenset() if vertex is None else vertex.table.of(bit)
+        if link is not None and link.speaker == speaker and advert.number <= link.number:
+            if digest_of(known) != advert.digest:  # late, or of a speaker that counts from further back
+                self._request(position, bit, speaker)
+            return
         moved = link is not None and link.speaker not in (None, speaker)
         wanted = (frozenset() if advert.full else known.difference(advert.dropped)).union(advert.added)
         if advert.full and moved:
@@ -226,7 +228,10 @@ class Kbsp(HopeBroker):
             self._hosts[self.cubes.across(position, bit)] = speaker
 
     def _request(self, position: int, bit: int, speaker: Address) -> None:
-        self.tell(speaker, AdvertRequest(self.cubes.across(position, bit), bit))
+        vertex = self._vertices.get(position)
+        link = None if vertex is None else vertex.links.get(bit)
+        number = link.number if link is not None and link.speaker == speaker else -1
+        self.tell(speaker, AdvertRequest(self.cubes.across(position, bit), bit, number))
 
     def _answer_request(self, message: AdvertRequest, sender: Address) -> None:
         if not self.ring.member or not self.ring.owns(message.position):
@@ -236,14 +241,17 @@ class Kbsp(HopeBroker):
         wanted = frozenset() if vertex is None else vertex.table.told(message.bit)
         if vertex is not None:
             vertex.told[message.bit] = wanted
-        self._number += 1
+        self._number = max(self._number, message.number) + 1
         advert = self._advert(place.vertex, None, wanted)._replace(number=self._number)
         self._send_above([self.cubes.across(message.position, message.bit)], advert)
 
     # Upkeep.
 
     def _after_restart(self) -> None:
-        """After a restart, number adverts above all earlier ones, and set a lost alarm again."""
+        """After a restart, number adverts above all earlier ones, and set a lost alarm again.
+
+        If the clock has been put back meanwhile they are not: then whoever knows a later one says so.
+        """
         self._number = max(self._number, int(self.node.now * 1e6))
         if self._dirty:
             self.node.wake_after(0.0, "hope tell")

@@ -105,6 +105,8 @@ class AdvertRequest(NamedTuple):
 
     position: int
     bit: int
+    number: int = -1
+    """Of the latest advert of the receiver that is known here: the answer has a greater one."""
 
 
 class EventRecall(NamedTuple):
