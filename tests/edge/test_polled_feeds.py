@@ -66,20 +66,22 @@ def test_subscribers_get_new_items_of_polled_feeds(tmp_path: Path, site: str) ->
         served = ServedBroker(settings, print)
         await served.start()
         try:
-            async with connect(f"ws://{served.web_endpoint}", name="ann") as ann:
-                async with ann.subscribed(path="/rss/channel/item[author='Ines']") as events:
-                    assert served.feeds is not None
-                    harbour, broken = served.feeds.feeds
-                    await until_unchanged(harbour)
-                    more = [*items, FeedItem("3", "Fog", author="Ines")]
-                    (tmp_path / "harbour.xml").write_text(write_feed("harbour", more))
-                    async with asyncio.timeout(PATIENCE):
-                        titles = [str((await anext(events)).attributes["title"])]
-                        if titles == ["Rain"]:  # it was subscribed before the first poll
-                            titles.append(str((await anext(events)).attributes["title"]))
-                    assert harbour.url.endswith("/harbour.xml")
-                    assert "404" in broken.failing
-                    return titles
+            async with (
+                connect(f"ws://{served.web_endpoint}", name="ann") as ann,
+                ann.subscribed(path="/rss/channel/item[author='Ines']") as events,
+            ):
+                assert served.feeds is not None
+                harbour, broken = served.feeds.feeds
+                await until_unchanged(harbour)
+                more = [*items, FeedItem("3", "Fog", author="Ines")]
+                (tmp_path / "harbour.xml").write_text(write_feed("harbour", more))
+                async with asyncio.timeout(PATIENCE):
+                    titles = [str((await anext(events)).attributes["title"])]
+                    if titles == ["Rain"]:  # it was subscribed before the first poll
+                        titles.append(str((await anext(events)).attributes["title"]))
+                assert harbour.url.endswith("/harbour.xml")
+                assert "404" in broken.failing
+                return titles
         finally:
             await served.stop()
 
