@@ -1,0 +1,123 @@
+"""Who may come in by the web, and what of others they see: nothing."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+import websockets
+
+from distributary.client import RefusedError, connect
+from distributary.edge.access import Access
+from distributary.edge.access.passwords import hash_password
+from distributary.edge.web.server import WebServer, require_safe
+from distributary.errors import DistributaryError
+from distributary.model import Event
+from edge.web.serving import served_web
+from live.loops import alone, until
+
+RULES = """
+[users.ann]
+password = "{hashed}"
+publish = [{{topic = "ann"}}]
+subscribe = [{{topic = "shared"}}, {{topic = "ann"}}]
+
+[users.bob]
+password = "{hashed}"
+publish = [{{topic = "shared"}}]
+subscribe = [{{topic = "shared", where = "secret is null"}}]
+"""
+
+
+def access_file(directory: Path) -> Access:
+    path = directory / "access.toml"
+    path.write_text(RULES.format(hashed=hash_password(b"a long password")))
+    return Access(path)
+
+
+def basic(user: str, password: str = "a long password") -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+@alone
+async def test_whoever_does_not_log_in_gets_nothing_but_the_way_to(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        for method, path in (
+            ("GET", "/"),
+            ("POST", "/events"),
+            ("GET", "/events?topic=a"),
+            ("POST", "/tickets"),
+        ):
+            reply = await web.ask(method, path)
+            assert reply.status == 401
+            assert reply.headers["www-authenticate"].startswith("Bearer")
+        for header in (basic("ann", "wrong"), basic("nobody"), "Bearer abc", "Basic !", "Digest x"):
+            assert (await web.ask("GET", "/", authorization=header)).status == 401
+        with pytest.raises(websockets.InvalidStatus) as refused:
+            await websockets.connect(f"ws://{web.address}/ws")
+        assert refused.value.response.status_code == 401
+        assert (await web.ask("GET", "/", authorization=basic("ann"))).status == 200
+        assert (await web.ask("GET", "/?ticket=abc", authorization=basic("ann"))).status == 401
+
+
+@alone
+async def test_nobody_sees_the_sessions_or_the_events_of_others(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        ann, bob = basic("ann"), basic("bob")
+        for header in (ann, bob):
+            assert (await web.ask("PUT", "/sessions/phone", {}, authorization=header)).status == 201
+            path = "/sessions/phone/subscriptions/s1"
+            assert (await web.ask("PUT", path, {"topic": "shared"}, authorization=header)).status == 201
+        assert sorted(each.subscriber for each in web.service.sessions) == ["ann/phone", "bob/phone"]
+        refused = await web.ask(
+            "PUT", "/sessions/phone/subscriptions/s2", {"topic": "ann"}, authorization=bob
+        )
+        assert refused.status == 403
+        events = [
+            {"id": "e1", "topic": "shared/x"},
+            {"id": "e2", "topic": "ann/x"},
+            {"id": "e3", "topic": "shared/x", "secret": 1},
+        ]
+        reply = await web.ask("POST", "/events", events, authorization=bob)
+        assert (reply.status, [each["place"] for each in reply.json["rejected"]]) == (207, [1])
+        assert (await web.ask("POST", "/events", events[:1], authorization=ann)).status == 403
+        await web.until_kept("ann/phone", 2)
+        await web.until_kept("bob/phone", 1)
+        session = web.service.sessions.get("bob/phone")
+        assert session is not None
+        assert [entry.delivery.event.id for entry in session.take()] == ["e1"]  # type: ignore[union-attr]
+        question = {"event": events[2], "subscription": {"topic": "shared"}}
+        assert (await web.ask("POST", "/explanations", question, authorization=bob)).status == 403
+        assert (await web.ask("POST", "/explanations", question, authorization=ann)).json["matches"]
+
+
+@alone
+async def test_the_client_logs_in_and_is_told_what_it_may_not(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        address = f"ws://{web.address}"
+        with pytest.raises(RefusedError, match="log in"):
+            async with connect(address):
+                pass
+        async with connect(address, name="pc", user="ann", password="a long password") as client:
+            await until(lambda: web.service.sessions.get("ann/pc") is not None)
+            with pytest.raises(RefusedError, match="none of your grants"):
+                await client.publish(Event("e1", "shared/x"))
+            with pytest.raises(RefusedError):
+                async with client.subscribed(topic="other"):
+                    pass
+            async with client.subscribed(topic="ann") as events:
+                await client.publish(Event("e2", "ann/x"))
+                assert (await anext(events)).id == "e2"
+
+
+@alone
+async def test_beyond_this_machine_it_does_not_listen_without_tls_and_log_in() -> None:
+    async with served_web() as web:
+        with pytest.raises(DistributaryError, match="needs TLS and an access file; or listen on 127"):
+            await WebServer(web.service).start("0.0.0.0")
+        with pytest.raises(DistributaryError, match=r"cannot listen on .*Address already in use"):
+            await WebServer(web.service).start("127.0.0.1", web.port)
+    with pytest.raises(DistributaryError, match="needs an access file"):
+        require_safe("::", tls=True, log_in=False)
+    require_safe("0.0.0.0", tls=True, log_in=True)
