@@ -121,13 +121,34 @@ class GuardedWorld:
         assert self.access.may_see(ANN, event) == self.grants_allow(event)
 
 
+LIKELY = [
+    {"topic": "A"},
+    {"topic": "mqtt:#"},
+    {"topic": "A/B", "where": "a > 1"},
+    {"where": "a > 1"},
+    {"where": "a < 3"},
+    {"path": "//a"},
+    {"topic": "B"},
+]
+"""Filters of which many let the same events pass."""
+filters = st.one_of(st.sampled_from(LIKELY), st.sampled_from(LIKELY), grants())
+event = st.one_of(
+    happening(),
+    st.builds(
+        Event,
+        st.just("e"),
+        st.sampled_from(["A", "A/B", "B"]),
+        st.fixed_dictionaries({"a": st.sampled_from([1, 2, 3])}),
+        st.sampled_from([None, "<a/>"]),
+    ),
+)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("subscribe"), grants()),
-        st.tuples(st.just("publish"), happening()),
-        st.tuples(st.just("publish"), happening()),
-        st.tuples(st.just("publish"), happening()),
-        st.tuples(st.just("change"), st.lists(grants(), max_size=3)),
+        st.tuples(st.just("subscribe"), filters),
+        st.tuples(st.just("publish"), event),
+        st.tuples(st.just("publish"), event),
+        st.tuples(st.just("publish"), event),
+        st.tuples(st.just("change"), st.lists(filters, max_size=3)),
         st.tuples(st.sampled_from(["take", "start"]), st.none()),
         st.tuples(st.just("look"), happening()),
     ),
@@ -136,7 +157,7 @@ steps = st.lists(
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(st.lists(grants(), min_size=1, max_size=3), steps)
+@given(st.lists(filters, min_size=1, max_size=3), steps)
 def test_what_is_given_is_what_grants_and_subscriptions_let_pass(
     granted: list[dict[str, str]], taken: list[tuple[str, Any]]
 ) -> None:
@@ -163,6 +184,41 @@ def test_a_wider_grant_widens_what_was_asked_for_at_once(tmp_path: Path) -> None
     world.publish(Event("e", "A"))
     assert [part.topic for part in world.session.in_force("s0")] == ["A", "B"]
     assert given_ids(world.session) == ["e1", "e2"]
+
+
+def test_what_waits_in_the_mailbox_is_withdrawn_with_the_grant_and_told_as_a_gap(tmp_path: Path) -> None:
+    world = make_world(tmp_path, {"topic": "mqtt:#"})
+    world.subscribe({"topic": "mqtt:#"})
+    for topic in "ABA":
+        world.publish(Event("e", topic))
+    world.change([{"topic": "B"}])
+    first, item, last = world.session.take()
+    assert isinstance(item, MailboxItem)
+    assert item.delivery.event.topic == "B"
+    assert [gap.events for gap in (first, last) if isinstance(gap, MailboxGap)] == [1, 1]
+
+
+def test_grants_that_changed_while_the_node_was_down_hold_when_it_is_back(tmp_path: Path) -> None:
+    world = make_world(tmp_path, {"topic": "mqtt:#"})
+    world.subscribe({"topic": "mqtt:#"})
+    world.publish(Event("e", "A"))
+    world.broker.publish([Event("e9", "A")], lambda reason: None)  # is on its way when the node is killed
+    world.disk.crash()
+    world.write([{"topic": "B"}])
+    world.access = Access(world.file)
+    world.start()
+    assert given_ids(world.session) == []
+    assert [part.topic for part in world.session.in_force("s0")] == ["B"]
+
+
+def test_what_is_on_its_way_when_a_grant_ends_is_not_given(tmp_path: Path) -> None:
+    world = make_world(tmp_path, {"topic": "mqtt:#"})
+    world.subscribe({"topic": "mqtt:#"})
+    world.broker.publish([Event("e1", "A"), Event("e2", "B")], lambda reason: None)
+    world.write([{"topic": "B"}])
+    world.access.refresh()
+    world.settle()
+    assert given_ids(world.session) == ["e2"]
 
 
 def test_a_user_who_is_removed_is_gone_with_the_session(tmp_path: Path) -> None:

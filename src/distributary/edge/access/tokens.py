@@ -84,7 +84,8 @@ def read_tokens(settings: TokenTable, directory: Path) -> TokenVerifier:
         content = path.read_bytes()
     except OSError as error:
         raise DistributaryError(f"[tokens]: cannot read {path}: {error.strerror}") from None
-    return TokenVerifier(settings, {ONLY_KEY: _pem_key(content, path)} if settings.key else _jwks(content, path))
+    keys = {ONLY_KEY: _pem_key(content, path)} if settings.key else _jwks(content, path)
+    return TokenVerifier(settings, keys)
 
 
 def _pem_key(content: bytes, path: Path) -> Any:
