@@ -81,17 +81,24 @@ def _attributes(payload: bytes) -> dict[str, Value] | None:
 
 def _flat(record: dict[str, Any]) -> dict[str, Value] | None:
     """The attributes of an object with objects or arrays in it; None for one that is too deep."""
-    if _deeper_than(record, DEEPEST):
+    try:
+        given = {_MOVED.get(name, name): _sendable(value, DEEPEST) for name, value in record.items()}
+    except RecursionError:
         return None
-    given = {_MOVED.get(name, name): value for name, value in record.items()}
     flat = Event.from_record({**given, "id": "e"}).attributes
     moved = _MOVED.values()
     return {name: value for name, value in flat.items() if name in moved or not name.startswith(OURS)}
 
 
-def _deeper_than(value: Any, levels: int) -> bool:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(not levels or _deeper_than(each, levels - 1) for each in inside)
+def _sendable(value: Any, levels: int) -> Any:
+    """A value as events carry it: arrays are tuples; RecursionError when it has more levels."""
+    if not isinstance(value, dict | list):
+        return value
+    if not levels:
+        raise RecursionError
+    if isinstance(value, list):
+        return tuple(_sendable(each, levels - 1) for each in value)
+    return {name: _sendable(each, levels - 1) for name, each in value.items()}
 
 
 def _is_document(text: str) -> bool:

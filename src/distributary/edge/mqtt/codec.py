@@ -43,6 +43,8 @@ from distributary.edge.mqtt.properties import WILL, read_properties, write_prope
 
 K = PacketKind
 PROTOCOL_NAME = "MQTT"
+LONGEST_REASON = 400
+"""Characters of a reason that a client is told."""
 
 CONNACK_CODES_3 = {
     ReasonCode.SUCCESS: 0,
@@ -289,6 +291,21 @@ def write_packet(packet: MqttPacket, version: int) -> bytes:
     """
     first, body = _written(packet, version)
     return bytes((first,)) + variable_integer(len(body)) + body
+
+
+def write_told(
+    packet: AckPacket | CodesPacket | ConnackPacket | DisconnectPacket,
+    version: int,
+    reason: str | None,
+    longest: int | None,
+) -> bytes:
+    """The bytes of an answer with a reason in words, if there is one and it fits in what the client takes."""
+    if reason is not None and version == VERSION_5:
+        told = {**packet.properties, "reason_string": reason[:LONGEST_REASON]}
+        written = write_packet(packet._replace(properties=told), version)
+        if longest is None or len(written) <= longest:
+            return written
+    return write_packet(packet, version)
 
 
 def _written(packet: MqttPacket, version: int) -> tuple[int, bytes]:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from distributary.edge.access import AccessError, Identity
-from distributary.edge.mqtt.codec import CONNACK_CODES_3, write_packet
+from distributary.edge.mqtt.codec import CONNACK_CODES_3, write_packet, write_told
 from distributary.edge.mqtt.frames import PacketStream
 from distributary.edge.mqtt.incoming import IncomingMessages
 from distributary.edge.mqtt.outgoing import OutgoingMessages
@@ -78,6 +78,7 @@ class MqttConnection:
         self._patience = room.settings.connect_patience
         """Seconds of silence after which the connection ends; 0 for none."""
         self._version = VERSION_5
+        self._longest: int | None = None
         self._will: WillMessage | None = None
         self._session: Session | None = None
         self._incoming: IncomingMessages | None = None
@@ -231,6 +232,7 @@ class MqttConnection:
 
     def _connect(self, packet: ConnectPacket) -> None:
         self._version = packet.version
+        self._longest = packet.properties.get("maximum_packet_size")
         if "authentication_method" in packet.properties:
             self._refuse(ReasonCode.BAD_AUTHENTICATION_METHOD, "only user names, passwords and tokens")
             return
@@ -326,20 +328,18 @@ class MqttConnection:
         room, properties = self._room, packet.properties
         memory = room.memories.of(session)
         self._stream.limit = room.settings.longest_packet
-        self._incoming = IncomingMessages(
-            room, session, memory, identity, self._version, self._say, self._fail
-        )
+        self._incoming = IncomingMessages(room, session, memory, identity, packet, self._say, self._fail)
         self._outgoing = OutgoingMessages(
             session,
             memory,
             room.message_bytes,
             version=self._version,
             window=min(properties.get("receive_maximum", 65_535), room.settings.send_maximum),
-            longest=properties.get("maximum_packet_size"),
+            longest=self._longest,
             now=room.now,
             say=self._say,
         )
-        self._subscribing = Subscribing(room, session, memory, identity, self._version, self._say)
+        self._subscribing = Subscribing(room, session, memory, identity, packet, self._say)
         self._patience = 1.5 * self._keep_alive(packet)
 
     def _keep_alive(self, packet: ConnectPacket) -> int:
@@ -370,11 +370,8 @@ class MqttConnection:
 
     def _refuse(self, reason: ReasonCode, text: str) -> None:
         """Answer CONNECT by a refusal."""
-        if self._version == VERSION_5:
-            told = {"reason_string": text[:200]}
-            self._say(write_packet(ConnackPacket(False, reason, told), VERSION_5))
-        elif reason in CONNACK_CODES_3:
-            self._say(write_packet(ConnackPacket(False, reason), self._version))
+        if self._version == VERSION_5 or reason in CONNACK_CODES_3:
+            self._say(write_told(ConnackPacket(False, reason), self._version, text, self._longest))
         self._end()
 
     def _fail(self, error: MqttError) -> None:
@@ -387,8 +384,7 @@ class MqttConnection:
             self._end()
             return
         if self._version == VERSION_5:
-            told = {"reason_string": str(error)[:200]}
-            self._say(write_packet(DisconnectPacket(error.reason, told), VERSION_5))
+            self._say(write_told(DisconnectPacket(error.reason), VERSION_5, str(error), self._longest))
         self._leave(with_will=True)
         self._end()
 

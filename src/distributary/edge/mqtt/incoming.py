@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from distributary.edge.access import AccessError, Identity
-from distributary.edge.mqtt.codec import write_packet
+from distributary.edge.mqtt.codec import write_packet, write_told
 from distributary.edge.mqtt.memory import SessionMemory
 from distributary.edge.mqtt.messages import event_of_message
 from distributary.edge.mqtt.packets import (
     VERSION_5,
     AckPacket,
+    ConnectPacket,
     MqttError,
     PacketKind,
     PublishPacket,
@@ -60,12 +61,14 @@ class IncomingMessages:
         session: Session,
         memory: SessionMemory,
         identity: Identity,
-        version: int,
+        asked: ConnectPacket,
         say: Callable[[bytes], None],
         fail: Callable[[MqttError], None],
     ) -> None:
         self._room, self._session, self._memory, self._identity = room, session, memory, identity
-        self._version, self._say, self._fail = version, say, fail
+        self._version, self._say, self._fail = asked.version, say, fail
+        self._tells = asked.properties.get("request_problem_information", 1) == 1
+        self._longest: int | None = asked.properties.get("maximum_packet_size")
         self._aliases: dict[int, str] = {}
         self._batch = _Batch()
         self._queue: deque[_Batch] = deque()
@@ -144,8 +147,9 @@ class IncomingMessages:
         if qos:
             if qos == 1:
                 self._waiting -= 1
-            told = {"reason_string": text[:200]} if self._version == VERSION_5 else {}
-            self._say(self._ack(_ANSWERS[qos], packet_id, reason, told))
+            answer = AckPacket(_ANSWERS[qos], packet_id, reason)
+            told = text if self._tells else None
+            self._say(write_told(answer, self._version, told, self._longest))
             if qos == 2 and self._version != VERSION_5:  # It goes on with PUBREL, as if it were published.
                 self._memory.received[packet_id] = "refused"
                 self._memory.published.add(packet_id)
@@ -220,7 +224,5 @@ class IncomingMessages:
         if said:
             self._say(b"".join(said))
 
-    def _ack(
-        self, kind: PacketKind, packet_id: int, reason: int = 0, properties: dict[str, str] | None = None
-    ) -> bytes:
-        return write_packet(AckPacket(kind, packet_id, reason, properties or {}), self._version)
+    def _ack(self, kind: PacketKind, packet_id: int, reason: int = 0) -> bytes:
+        return write_packet(AckPacket(kind, packet_id, reason), self._version)

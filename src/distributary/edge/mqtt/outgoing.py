@@ -177,7 +177,9 @@ class OutgoingMessages:
         options = [self._memory.options.get(text, NO_OPTIONS) for text in item.delivery.subscriptions]
         granted = max((each.qos for each in options), default=0)
         qos = min(qos_of(event), granted)
-        written = None if self._unwanted(event, options) else self._written(event, options, qos, place)
+        written = (
+            None if self._unwanted(event, options, qos, place) else self._written(event, options, qos, place)
+        )
         if written is None or (self._longest is not None and len(written) > self._longest):
             self._left.append(place)
             return None
@@ -187,11 +189,12 @@ class OutgoingMessages:
             self._left.append(place)
         return written
 
-    def _unwanted(self, event: Event, options: list[FilterOptions]) -> bool:
+    def _unwanted(self, event: Event, options: list[FilterOptions], qos: int, place: int) -> bool:
         topic = event.topic
         if not topic or "+" in topic or "#" in topic or "\0" in topic:
             return True  # An event of another protocol: no message of MQTT can have this topic.
-        if (expires := expiry_of(event)) is not None and expires <= self._now():
+        sent_before = qos == 2 and place <= self._again
+        if not sent_before and (expires := expiry_of(event)) is not None and expires <= self._now():
             return True
         own = event.source == self._session.subscriber and RETAINED not in event.attributes
         return own and all(each.no_local for each in options)

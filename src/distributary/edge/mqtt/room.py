@@ -130,9 +130,9 @@ class MqttRoom:
         self.settings = settings or MqttSettings()
         self.retained = RetainedMessages(broker, now, disk, notice)
         self.wills = PendingWills(now, self._publish_will)
-        self.shared = SharedGroups(sessions, self.turn_soon)
-        self.connections: dict[MqttConnection, None] = {}
         self.memories = SessionMemories()
+        self.shared = SharedGroups(sessions, self.turn_soon, lambda session: self.memories.of(session).sent)
+        self.connections: dict[MqttConnection, None] = {}
         self.message_bytes = MessageBytes()
         self._by_subscriber: dict[str, MqttConnection] = {}
         self._soon = soon

@@ -5,7 +5,8 @@ Rules:
 - A group is a session of its own, with a mailbox of its own: what comes while no member is connected waits
   there, if one of its members has a session that outlives its connection; else it is gone with the last one.
 - A message goes to the members that are connected in turn, and from then on is in that member's mailbox. When
-  the session of a member ends, what it has not acknowledged goes to the others.
+  the session of a member ends, what it has not acknowledged goes to the others, but for messages of QoS 2
+  that it was sent.
 - The members of a group are of one user, so that their grants are the same.
 - Each broker has its own members: a group with members at two brokers gets each message at both.
 """
@@ -20,6 +21,7 @@ from distributary.edge.access import Identity
 from distributary.edge.broker import Answer
 from distributary.edge.mailbox import MailboxBounds, MailboxItem
 from distributary.edge.mqtt.filters import SHARE
+from distributary.edge.mqtt.messages import qos_of
 from distributary.edge.sessions import Session, Sessions
 from distributary.model import Delivery, Event, Subscription
 
@@ -43,9 +45,10 @@ class SharedGroup:
         sessions: Sessions,
         identity: Identity | None,
         dirty: Callable[[SharedGroup], None],
+        sent: Callable[[Session], int],
     ) -> None:
         self.name = name
-        self._sessions, self._dirty = sessions, dirty
+        self._sessions, self._dirty, self._sent = sessions, dirty, sent
         self.members: dict[str, GroupMember] = {}
         self._turn = 0
         known = sessions.get(name)
@@ -77,9 +80,14 @@ class SharedGroup:
             return True
         if not self._lives(member.session):
             for entry in list(member.session.mailbox.after(0)):
-                if isinstance(entry, MailboxItem) and member.filter in entry.delivery.subscriptions:
+                if isinstance(entry, MailboxItem) and self._goes_back(member, entry):
                     self._hand(entry.delivery.event)
         return False
+
+    def _goes_back(self, member: GroupMember, item: MailboxItem) -> bool:
+        sent = item.place <= self._sent(member.session)
+        asked = member.filter in item.delivery.subscriptions
+        return asked and not (sent and qos_of(item.delivery.event) == 2)
 
     def pump(self) -> None:
         """Hand what waits to members that are connected."""
@@ -120,8 +128,8 @@ class SharedGroup:
 class SharedGroups:
     """All groups of a broker."""
 
-    def __init__(self, sessions: Sessions, soon: Callable[[], None]) -> None:
-        self._sessions, self._soon = sessions, soon
+    def __init__(self, sessions: Sessions, soon: Callable[[], None], sent: Callable[[Session], int]) -> None:
+        self._sessions, self._soon, self._sent = sessions, soon, sent
         self._groups: dict[str, SharedGroup] = {}
         self._waiting: dict[str, SharedGroup] = {}
 
@@ -129,7 +137,7 @@ class SharedGroups:
         """The group of a name, made if need be, of the user whose sessions take part."""
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = SharedGroup(name, self._sessions, identity, self._note)
+            group = self._groups[name] = SharedGroup(name, self._sessions, identity, self._note, self._sent)
         return group
 
     def _note(self, group: SharedGroup) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from distributary.edge.access import AccessError, Identity
-from distributary.edge.mqtt.codec import write_packet
+from distributary.edge.mqtt.codec import write_told
 from distributary.edge.mqtt.filters import (
     FilterOptions,
     FilterWords,
@@ -22,6 +22,7 @@ from distributary.edge.mqtt.filters import (
 from distributary.edge.mqtt.memory import SessionMemory
 from distributary.edge.mqtt.packets import (
     CodesPacket,
+    ConnectPacket,
     FilterRequest,
     PacketKind,
     ReasonCode,
@@ -39,9 +40,9 @@ class _Answers:
     """The codes of one packet, sent when all are there."""
 
     def __init__(
-        self, kind: PacketKind, packet_id: int, count: int, version: int, say: Callable[[bytes], None]
+        self, kind: PacketKind, packet_id: int, count: int, say: Callable[[CodesPacket, str | None], None]
     ) -> None:
-        self._kind, self._packet_id, self._version, self._say = kind, packet_id, version, say
+        self._kind, self._packet_id, self._say = kind, packet_id, say
         self._codes: list[int | None] = [None] * count
         self._left = count
         self._reasons: list[str] = []
@@ -54,8 +55,8 @@ class _Answers:
             self._reasons.append(reason)
         if not self._left:
             codes = tuple(code for code in self._codes if code is not None)
-            told = {"reason_string": "; ".join(self._reasons)[:500]} if self._reasons else {}
-            self._say(write_packet(CodesPacket(self._kind, self._packet_id, codes, told), self._version))
+            told = "; ".join(self._reasons) if self._reasons else None
+            self._say(CodesPacket(self._kind, self._packet_id, codes), told)
 
 
 class Subscribing:
@@ -67,11 +68,16 @@ class Subscribing:
         session: Session,
         memory: SessionMemory,
         identity: Identity,
-        version: int,
+        asked: ConnectPacket,
         say: Callable[[bytes], None],
     ) -> None:
         self._room, self._session, self._memory, self._identity = room, session, memory, identity
-        self._version, self._say = version, say
+        self._asked, self._say = asked, say
+
+    def _answer(self, packet: CodesPacket, reason: str | None) -> None:
+        asked = self._asked.properties
+        told = reason if asked.get("request_problem_information", 1) else None
+        self._say(write_told(packet, self._asked.version, told, asked.get("maximum_packet_size")))
 
     def subscribe(self, packet: SubscribePacket) -> None:
         """SUBSCRIBE has come; MqttError when it is against the protocol."""
@@ -80,7 +86,7 @@ class Subscribing:
         shared = [each for each in packet.filters if each.text.startswith("$share/")]
         if any(each.no_local for each in shared):
             raise protocol_error("a shared subscription cannot leave out its own messages")
-        answers = _Answers(PacketKind.SUBACK, packet.packet_id, len(packet.filters), self._version, self._say)
+        answers = _Answers(PacketKind.SUBACK, packet.packet_id, len(packet.filters), self._answer)
         for place, request in enumerate(packet.filters):
             try:
                 more = asked_words(properties.get("user_property", ()))
@@ -132,9 +138,7 @@ class Subscribing:
 
     def unsubscribe(self, packet: UnsubscribePacket) -> None:
         """UNSUBSCRIBE has come."""
-        answers = _Answers(
-            PacketKind.UNSUBACK, packet.packet_id, len(packet.filters), self._version, self._say
-        )
+        answers = _Answers(PacketKind.UNSUBACK, packet.packet_id, len(packet.filters), self._answer)
         for place, text in enumerate(packet.filters):
             known = text in self._memory.options
             self._memory.set_options(text, None)
