@@ -234,3 +234,26 @@ def test_what_is_no_endpoint_is_told(text: str) -> None:
     with pytest.raises(DistributaryError, match="an endpoint is HOST:PORT"):
         parse_endpoint(text)
     assert parse_endpoint("a:1") == Endpoint("a", 1)
+
+
+@alone
+async def test_a_client_tells_that_no_broker_answers_and_when_one_does_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "distributary"]
+
+    hall = LiveBroker("distributary", "tree", name="hall", on_notice=lambda notice: None)
+    where = await hall.start()
+    async with connect(where, name="ann") as ann:
+        await hall.stop()
+        await until(lambda: told() != [])
+        assert told() == [
+            f"ann: no broker answers, and all are tried again: cannot connect to {where}: Connection refused"
+        ]
+        again = LiveBroker("distributary", "tree", name="hall", on_notice=lambda notice: None)
+        await again.start(*where)
+        await until(lambda: len(told()) > 1)
+        assert told()[1:] == ["ann: connected again, to broker 'hall'"]
+        assert ann.broker == "hall"
+        await again.stop()

@@ -13,12 +13,14 @@ from typing import Any
 
 import pytest
 
+from distributary.cli.main import main
 from distributary.cli.subscribed_file import SubscribedFile
 from distributary.client import connect, session_record
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.model import Event, Offset, Subscription
 from distributary.overlay.broker import SessionState
+from distributary.systems.table import SYSTEMS
 from live.loops import alone, until
 
 
@@ -286,3 +288,20 @@ def test_a_session_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     assert again.session == SESSION
     assert json.loads((tmp_path / "out.session").read_text())["session"] == session_record(SESSION)
     again.close()
+
+
+def test_a_system_or_setting_that_there_is_not_is_a_wrong_argument(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["network", "up", "--nodes", "2", "--dir", str(tmp_path / "plant")]
+    assert main([*where, "--system", "oracle"]) == 2
+    assert "no system 'oracle'" in capsys.readouterr().err
+    assert main([*where, "--set", "height=3"]) == 2
+    assert "has no setting 'height'" in capsys.readouterr().err
+    assert not (tmp_path / "plant").exists()
+
+
+def test_the_systems_listed_are_those_that_a_network_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "list", "--settings"]) == 0
+    listed = {line.split("│")[1].strip() for line in capsys.readouterr().out.splitlines() if "│" in line}
+    assert listed >= {*SYSTEMS, "queries"}

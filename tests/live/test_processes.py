@@ -183,6 +183,31 @@ def test_a_node_that_is_killed_is_missing_and_comes_back_with_its_file(
     assert network.status()[2]["linked"], "it has found the others"
 
 
+def test_a_node_that_has_left_is_told_from_one_that_is_gone(
+    plant: tuple[LocalNetwork, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    network, described = plant
+    leaving = described["nodes"][1]
+    os.kill(network.status()[1]["pid"], signal.SIGTERM)
+    assert network._started["node-2"].wait(20) == 0
+    assert until(lambda: network.view()["left"] == network.view()["missing"] == ["node-2"])
+    assert main(["network", "status", "--dir", str(network.directory)]) == 1
+    told = capsys.readouterr().out
+    assert "node-2 has left" in told
+    assert "node-2 does not answer" not in told
+    for code in (signal.SIGKILL, None):  # it comes back, and is killed; and comes back
+        with open(network.directory / "again.log", "wb") as log:
+            again = subprocess.Popen(command("node", leaving["config"]), stdout=log, stderr=log)
+        network._started["node-2"] = again
+        assert until(lambda: all(node.get("joined") for node in network.status()))
+        assert network.view()["left"] == []
+        if code is not None:
+            again.send_signal(code)
+            again.wait(10)
+            assert until(lambda: network.view()["missing"] == ["node-2"])
+            assert network.view()["left"] == []
+
+
 def until(holds: Any) -> bool:
     end = time.monotonic() + 90
     while time.monotonic() < end:

@@ -10,6 +10,7 @@ from typing import Any
 
 from distributary.cli.arguments import seconds, setting, whole
 from distributary.cli.terminal import FAILED, SEED, WELL, add_action, add_options, console, describe, say
+from distributary.errors import SettingError, UsageError
 from distributary.output import STANDARD
 
 EXAMPLES = """  distributary network up --nodes 5 --dir plant
@@ -76,8 +77,13 @@ def _up(parsed: argparse.Namespace) -> int:
     """
     from distributary.cli.link_speeds import link_speeds
     from distributary.live.local_network import LocalNetwork, node_names
+    from distributary.systems.membership import Membership, settings_for
 
     names = node_names(parsed.nodes)
+    try:
+        Membership(parsed.system, parsed.nodes, settings_for(parsed.system, dict(parsed.set), names))
+    except SettingError as error:
+        raise UsageError(str(error)) from None
     tables: dict[str, dict[str, Any]] = {name: {} for name in names}
     if parsed.latency is not None:
         for name, speeds in link_speeds(parsed.latency, parsed.seed, parsed.network, names).items():

@@ -31,7 +31,9 @@ def print_network(out: Console, view: Mapping[str, Any]) -> None:
 
 def problems(view: Mapping[str, Any]) -> list[str]:
     """What is not as it should be, a sentence each."""
-    found = [f"{name} does not answer" for name in view["missing"]]
+    found = [
+        f"{name} has left" if name in view["left"] else f"{name} does not answer" for name in view["missing"]
+    ]
     found += [f"{node['name']} has no place yet" for node in view["nodes"] if not node.get("joined", True)]
     roots = view.get("tree", {}).get("roots", ["one"])
     if len(roots) != 1:
@@ -83,7 +85,7 @@ def _table(view: Mapping[str, Any]) -> Table:
     table.add_column("round trips")
     for node in view["nodes"]:
         if node.get("missing"):
-            table.add_row(node["name"], node["endpoint"], "missing")
+            table.add_row(node["name"], node["endpoint"], "left" if node.get("left") else "missing")
             continue
         rates = node["rates"]
         table.add_row(

@@ -95,11 +95,13 @@ def _list(parsed: argparse.Namespace) -> int:
       distributary sim list
     """
     from distributary.sim.scenario import SCENARIOS
+    from distributary.systems.queries.options import NAME, OPTIONS
     from distributary.systems.table import SYSTEMS
 
     systems = Table("system", "what it is", "workload")
     for name, system in SYSTEMS.items():
         systems.add_row(name, system.about, system.workload)
+    systems.add_row(NAME, "stream queries, by `sim queries` and `network up`", "feeds of its own")
     scenarios = Table("scenario", "what goes wrong")
     for name, kinds in SCENARIOS.items():
         scenarios.add_row(name, ", ".join(kinds) or "nothing")
@@ -109,8 +111,9 @@ def _list(parsed: argparse.Namespace) -> int:
     out.print(scenarios)
     if parsed.settings:
         chosen = Table("system", "setting", "default", "what it is")
-        for name, system in SYSTEMS.items():
-            for option in system.options:
+        options = {**{name: system.options for name, system in SYSTEMS.items()}, NAME: OPTIONS}
+        for name, own in options.items():
+            for option in own:
                 chosen.add_row(name, option.name, str(option.default), option.about)
         out.print(chosen)
     return WELL

@@ -18,6 +18,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -46,10 +47,13 @@ PATIENCE = 5.0
 BEAT = 1.0
 SILENCE = 10.0
 """Seconds without a word after which a connection is given up."""
+ALONE = 1.0
+"""Seconds without a broker after which that is told."""
 WINDOW = 64
 """Requests that may be unanswered."""
 BATCH = 256
 """Events of one request, at most."""
+_log = logging.getLogger("distributary")
 
 
 def connect(
@@ -123,6 +127,9 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: DistributaryError | None = None
+        self._alone_since: float | None = None
+        """Since when there has been no broker; None while there is one."""
+        self._told_alone = False
 
     async def __aenter__(self) -> Client:
         await self._connect_somewhere(tries=1)
@@ -278,8 +285,24 @@ class Client:
             tried += 1
             if tries is not None and tried >= tries:
                 raise DistributaryError("; ".join(reasons))
+            self._tell_alone(reasons)
             await asyncio.sleep(pause * (0.5 + self._random.random()))
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _tell_alone(self, reasons: Sequence[str]) -> None:
+        """Tell once, after a while without a broker, that none answers."""
+        now = asyncio.get_running_loop().time()
+        if self._alone_since is None:
+            self._alone_since = now
+        if not self._told_alone and now - self._alone_since >= ALONE:
+            self._told_alone = True
+            _log.warning("%s: no broker answers, and all are tried again: %s", self.name, "; ".join(reasons))
+
+    def _tell_connected(self) -> None:
+        """Tell that there is a broker again, if it was told that there was none."""
+        if self._told_alone:
+            _log.warning("%s: connected again, to broker %r", self.name, self.broker)
+        self._alone_since, self._told_alone = None, False
 
     async def _connect(self, endpoint: Endpoint) -> None:
         context = self._tls.context(Purpose.SERVER_AUTH) if self._tls else None
@@ -296,6 +319,7 @@ class Client:
             writer.close()
             raise
         self.broker = welcome.broker
+        self._tell_connected()
         self._writer = writer
         self._go_on(writer, welcome.acknowledges)
         if self._task is None:

@@ -412,7 +412,8 @@ class LiveBroker:
             self._notice(f"set aside: item {item.id!r} of {item.stream}: {item.reason}")
         elif isinstance(item, RemovalNotice):
             reason = (
-                "the other nodes have removed it from the network, because it was silent or lost its memory"
+                "it is no member any more, because it left, was silent or lost its memory: nodes of a query"
+                " network come back when all of them are started again"
             )
             self._fail(DistributaryError(reason), reason)
 

@@ -27,6 +27,7 @@ from distributary.errors import DistributaryError
 from distributary.live.broker import keeps_log
 from distributary.live.greeting import parse_endpoint
 from distributary.live.network_view import network_view
+from distributary.live.process import left_file
 from distributary.live.settings import NodeSettings
 from distributary.systems.membership import settings_for
 
@@ -110,7 +111,10 @@ class LocalNetwork:
         """The network as its nodes tell it (`network_view`)."""
         described = self.described()
         with ThreadPoolExecutor(len(described["nodes"])) as threads:
-            return network_view(described, list(threads.map(_health, described["nodes"])))
+            told = list(threads.map(_health, described["nodes"]))
+        for entry, health in zip(described["nodes"], told, strict=True):
+            entry["left"] = health is None and _has_left(Path(entry["config"]))
+        return network_view(described, told)
 
     def trace(self, seconds: float) -> list[str]:
         """What all nodes are given and want for so many seconds, in lines of a trace, in the order of time.
@@ -235,6 +239,11 @@ def _health(entry: Mapping[str, Any]) -> dict[str, Any] | None:
         finally:
             connection.close()
     return None
+
+
+def _has_left(config: Path) -> bool:
+    """Whether a node was told to end, and left in good order: it says so beside its file."""
+    return left_file(config).exists()
 
 
 def merged(lines: Iterable[str]) -> list[str]:

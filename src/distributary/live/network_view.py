@@ -1,6 +1,6 @@
 """A network as its nodes tell it, put together: names for addresses, who is where, and who is missing.
 
-{"network", "system", "missing": [names],
+{"network", "system", "missing": [names], "left": [names],
  "tree": {"roots": [names], "epoch", "term"} or "ring": {"order": [names], "broken": [names]} or
  "queries": {"registry": [names], "operators": {operator: name}},
  "rates": {"events in", "events out"}, "unsent": bytes, "waiting": publishers,
@@ -28,6 +28,7 @@ def network_view(described: Mapping[str, Any], told: Sequence[Mapping[str, Any] 
         "network": described["network"],
         "system": described["system"],
         "missing": [node["name"] for node in nodes if node.get("missing")],
+        "left": [node["name"] for node in nodes if node.get("left")],
         **_shape(there),
         "rates": {
             "events in": round(sum(node["rates"].get("published", 0.0) for node in there), 1),
@@ -43,7 +44,8 @@ def _node(
     entry: Mapping[str, Any], health: Mapping[str, Any] | None, names: Mapping[int, str]
 ) -> dict[str, Any]:
     if health is None:
-        return {"name": entry["name"], "endpoint": entry["client"], "missing": True}
+        told = {"name": entry["name"], "endpoint": entry["client"], "missing": True}
+        return told | ({"left": True} if entry.get("left") else {})
     place = dict(health["place"])
     for key in BY_ADDRESS:
         if key in place:

@@ -17,6 +17,15 @@ from distributary.live.settings import NodeSettings
 from distributary.live.status import StatusServer, log_line
 
 
+def left_file(config: Path) -> Path:
+    """The file beside a node's own that is there while the node has left in good order.
+
+    >>> left_file(Path("plant/node-1.toml")).name
+    'node-1.left'
+    """
+    return config.with_suffix(".left")
+
+
 async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path | None = None) -> bool:
     """Run a node until SIGTERM or Ctrl-C, or until its disk fails; returns whether it was told to end.
 
@@ -54,6 +63,8 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
             starting.cancel()
             return True
         await starting
+        with suppress(OSError):
+            left_file(settings.path).unlink(missing_ok=True)
         await _tell_where(settings, broker, status, ready, note)
         await _first(stop.wait(), broker.failure.wait())
         if broker.failure.is_set():
@@ -62,7 +73,11 @@ async def serve(settings: NodeSettings, say: Callable[[str], None], ready: Path 
         note("leaves")
         leaving = loop.create_task(broker.leave())
         await _first(leaving, at_once.wait())
-        note("has left" if leaving.done() and leaving.result() else "stops, and has not left in good order")
+        has_left = leaving.done() and leaving.result()
+        note("has left" if has_left else "stops, and has not left in good order")
+        if has_left:
+            with suppress(OSError):  # the place may be one that must not be written
+                left_file(settings.path).touch()
         leaving.cancel()
         return True
     finally:

@@ -108,7 +108,7 @@ class NodeSettings:
 
     def __init__(self, path: Path) -> None:
         table = validated(NodeTable, read_toml(path), str(path))
-        self.table = table
+        self.table, self.path = table, path
         try:
             self.listen = parse_endpoint(table.listen)
             self.contacts = tuple(map(parse_endpoint, table.contacts))
