@@ -13,6 +13,7 @@ not the same.
 - `gone`: SIGKILL and its data directory gone, for good. At most once a trial, as the last fault.
 - `pause`: SIGSTOP, and SIGCONT a little later.
 - `cut`, `cut one way`: the node hears nothing of others, is not heard by them, or both; its clients stay.
+- `part`: the network is cut in two, between the node with some others and all the rest; clients stay.
 - `disturb`: some of its frames to other nodes are dropped, come twice, or are late.
 - `fill`: there is no room left on the disk of the root or its standby (`disks`). The node stops, does not
   start while the disk is full, and starts again when there is room.
@@ -33,7 +34,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection
 from math import inf
@@ -82,6 +83,7 @@ class LiveTrial:
         publishers: int = 3,
         lasting: tuple[float, ...] = LASTING,
         patience: float = PATIENCE,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.seed = seed
         self.patience = patience
@@ -96,7 +98,7 @@ class LiveTrial:
         self.told: list[str] = []
         """What was done when, for whoever reads about a violation."""
         self._names = node_names(nodes)
-        self._system = system
+        self._system, self._settings = system, dict(settings or {})
         self._publishers = [f"publisher-{number}" for number in range(publishers)]
         self._random = Random(f"{seed}/live trial")
         self._directory = directory
@@ -124,7 +126,7 @@ class LiveTrial:
 
     def _bring_up(self) -> None:
         tables = {name: {"faults": {"seed": self.seed}} for name in self._names}
-        described = self._network.up(len(self._names), self._system, tables=tables)
+        described = self._network.up(len(self._names), self._system, settings=self._settings, tables=tables)
         self._entries = {entry["name"]: entry for entry in described["nodes"]}
         self._processes = dict(self._network._started)
 
@@ -210,6 +212,7 @@ class LiveTrial:
             "pause": self._pause,
             "cut": self._cut,
             "cut one way": self._cut_one_way,
+            "part": self._part,
             "disturb": self._disturb,
             "fill": self._fill,
         }
@@ -270,6 +273,26 @@ class LiveTrial:
     async def _cut_one_way(self, victim: str, seconds: float) -> bool:
         way = self._random.choice(["cut_to", "cut_from"])
         return await self._fault(victim, {way: ["*"]}, seconds, "cut")
+
+    async def _part(self, victim: str, seconds: float) -> bool:
+        side = self._side_of(victim)
+        rest = [name for name in self._names if name not in side]
+        await self._ask_all({name: {"cut": rest if name in side else side} for name in self._names})
+        await asyncio.sleep(seconds)
+        fired = await self._ask_all({name: {} for name in self._names})
+        return any(each.get("cut", 0) > 0 for each in fired)
+
+    def _side_of(self, victim: str) -> list[str]:
+        """A node and others, by the seed: one to all but one of the network."""
+        others = [name for name in self._names if name != victim]
+        side = [victim, *self._random.sample(others, self._random.randrange(len(others)))]
+        self._tell(f"cut in two: {', '.join(sorted(side))} and the rest")
+        return side
+
+    async def _ask_all(self, asked: Mapping[str, dict[str, Any]]) -> list[dict[str, int]]:
+        """Have faults at several nodes at once; how often each had fired there."""
+        told = await asyncio.gather(*(asyncio.to_thread(self._ask, *each) for each in asked.items()))
+        return [each["fired"] for each in told]
 
     async def _disturb(self, victim: str, seconds: float) -> bool:
         asked = {"drop": 0.1, "duplicate": 0.1, "delay": 0.2, "delay_ms": 400}

@@ -2,8 +2,8 @@
 
 Needs root and `ip`. Every namespace is linked to a bridge in the namespace of the tests, where the clients
 are; nodes and clients talk with TLS, as they must beyond loopback. `cut` takes the cable of a node away from
-the bridge: its clients lose it, too. Where the kernel has netem, all cables are 5 ms long and lose a packet
-in 200.
+the bridge: its clients lose it, too. `part` moves the cables of some nodes to another bridge. Where the
+kernel has netem, all cables are 5 ms long and lose a packet in 200.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def why_not() -> str | None:
 
 
 class NamespaceTrial(LiveTrial):
-    """One run; the faults are `kill`, `lose`, `gone`, `pause` and `cut`."""
+    """One run; the faults are `kill`, `lose`, `gone`, `pause`, `cut` and `part`."""
 
     def __init__(self, directory: Path, seed: int, **options: Any) -> None:
         super().__init__(directory, seed, **options)
@@ -65,13 +65,16 @@ class NamespaceTrial(LiveTrial):
         finally:
             for number in range(1, len(self._names) + 1):
                 subprocess.run(["ip", "netns", "del", f"{self._prefix}n{number}"], capture_output=True)
-            subprocess.run(["ip", "link", "del", f"{self._prefix}br"], capture_output=True)
+            for bridge in ("br", "b2"):
+                subprocess.run(["ip", "link", "del", f"{self._prefix}{bridge}"], capture_output=True)
 
     def _bring_up(self) -> None:
         bridge = f"{self._prefix}br"
         _ip("link", "add", bridge, "type", "bridge")
         _ip("addr", "add", f"{self._subnet}.254/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
+        _ip("link", "add", f"{self._prefix}b2", "type", "bridge")
+        _ip("link", "set", f"{self._prefix}b2", "up")
         authority = trustme.CA()
         self._connecting = {"tls": self._certificate(authority, "clients", f"{self._subnet}.254")}
         for number, name in enumerate(self._names, 1):
@@ -180,6 +183,16 @@ class NamespaceTrial(LiveTrial):
         state = Path(f"/sys/class/net/{outside}/operstate").read_text().strip()
         _ip("link", "set", outside, "up")
         return state == "down"
+
+    async def _part(self, victim: str, seconds: float) -> bool:
+        cables = [f"{self._prefix}v{self._entries[name]['number']}" for name in self._side_of(victim)]
+        for cable in cables:
+            _ip("link", "set", cable, "master", f"{self._prefix}b2")
+        await asyncio.sleep(seconds)
+        moved = [Path(f"/sys/class/net/{cable}/master").resolve().name for cable in cables]
+        for cable in cables:
+            _ip("link", "set", cable, "master", f"{self._prefix}br")
+        return set(moved) == {f"{self._prefix}b2"}
 
 
 def _ip(*arguments: str) -> None:

@@ -17,17 +17,27 @@ from replay import chaos_seeds, replayed_by
 FIRST = int(os.environ.get("DISTRIBUTARY_SEED", "1")) * 1000
 RUNS = 50
 IN_NAMESPACES = 5
+PARTED = 5
 SHOWN = 20
 AGAIN = f"DISTRIBUTARY_SEED={FIRST // 1000} pytest -m chaos tests/chaos/test_live_network.py"
 
 
-def judge(trial: LiveTrial, record: Callable[[str, object], None]) -> None:
-    """Fail with everything that went wrong, and with what was done when."""
+def judge(
+    trial: LiveTrial, record: Callable[[str, object], None], *, ordered_once_healed: bool = False
+) -> None:
+    """Fail with everything that went wrong, and with what was done when.
+
+    Where both sides of a network may have gone on, order is promised of what is sent once that has healed.
+    """
     trial.run()
     history = trial.history
     record("faults", {f"{kind} of a process": count for kind, count in trial.fired.items()})
     record("compared", {"events": len(history.publishes), "deliveries": len(history.given)})
-    problems = [*trial.problems, *map(str, violations_of(history, trial.since))]
+    violations = violations_of(history, trial.since)
+    if ordered_once_healed:
+        later = violations_of(history, max(trial.since, trial.healed))
+        violations = [each for each in violations if each.kind != "disorder" or each in later]
+    problems = [*trial.problems, *map(str, violations)]
     problems += [f"{kind} was meant to happen and did not" for kind in trial.faults if not trial.fired[kind]]
     if problems:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
@@ -80,3 +90,32 @@ def test_a_network_keeps_its_promises_whatever_happens_to_one_node(
     with replayed_by(f"{AGAIN} -k 'whatever and {seed}'"):
         faults = (*FAULTS, "gone" if seed % 2 else "fill")
         judge(LiveTrial(tmp_path, seed, nodes=8 + seed % 5, faults=faults), record_property)
+
+
+@pytest.mark.parametrize("system", ["tree", "central", "flooding"])
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, PARTED))
+def test_a_network_that_was_cut_in_two_is_one_again(
+    system: str, seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with replayed_by(f"{AGAIN} -k 'cut_in_two and {seed} and {system}'"):
+        trial = LiveTrial(
+            tmp_path,
+            seed,
+            nodes=6 + seed % 5,
+            faults=("part", "part"),
+            system=system,
+            lasting=(4.0, 40.0),
+        )
+        judge(trial, record_property, ordered_once_healed=True)
+
+
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, IN_NAMESPACES))
+def test_a_network_in_namespaces_that_was_cut_in_two_is_one_again(
+    seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    with replayed_by(f"{AGAIN} -k 'namespaces_that_was_cut and {seed}'"):
+        trial = NamespaceTrial(tmp_path, seed, nodes=6, faults=("part", "part"), lasting=(4.0, 40.0))
+        judge(trial, record_property, ordered_once_healed=True)
