@@ -48,6 +48,21 @@ async def test_a_client_publishes_subscribes_and_goes_on_after_what_it_acknowled
 
 
 @alone
+async def test_what_a_client_says_to_have_counts_as_acknowledged_if_it_speaks_of_the_same_places() -> None:
+    async with served_web() as web:
+        await web.subscribed(topic="a")
+        await web.ask("POST", "/events", [{"id": f"e{n}", "topic": "a"} for n in range(3)])
+        await web.until_kept("ann", 3)
+        async with socket_to(web) as ann:
+            await ann.say("open", session="ann", after=2, mark="of another session")
+            mark = (await ann.hear("opened"))["mark"]
+            assert (await ann.hear("event"))["place"] == 1
+        async with socket_to(web) as ann:
+            await ann.say("open", session="ann", after=2, mark=mark)
+            assert (await ann.hear("event"))["place"] == 3
+
+
+@alone
 async def test_no_more_is_under_way_than_the_window() -> None:
     async with served_web() as web, socket_to(web) as ann:
         await ann.say("open", session="ann", window=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from distributary.edge.access.passwords import hash_password
 from distributary.edge.web.server import WebServer, require_safe
 from distributary.errors import DistributaryError
 from distributary.model import Event
-from edge.web.serving import served_web
+from edge.web.serving import served_web, socket_to
 from live.loops import alone, until
 
 RULES = """
@@ -109,6 +110,34 @@ async def test_the_client_logs_in_and_is_told_what_it_may_not(tmp_path: Path) ->
             async with client.subscribed(topic="ann") as events:
                 await client.publish(Event("e2", "ann/x"))
                 assert (await anext(events)).id == "e2"
+
+
+@alone
+async def test_whose_log_in_expires_is_given_and_asked_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        headers = {"Authorization": basic("ann")}
+        async with (
+            socket_to(web, additional_headers=headers) as giving,
+            socket_to(web, additional_headers=headers) as asking,
+            web.line() as line,
+        ):
+            for socket in (giving, asking):
+                await socket.say("open")
+                await socket.hear("opened")
+            await giving.say("subscribe", request=1, topic="shared")
+            await giving.hear("done")
+            await line.send("GET", "/events?topic=shared", authorization=basic("ann"))
+            events = line.server_sent()
+            waiting = asyncio.ensure_future(anext(events))
+            await until(lambda: sum(bool(each.subscriptions) for each in web.service.sessions) == 2)
+            monkeypatch.setattr(web.service.access, "known", lambda identity: False)
+            await web.ask("POST", "/events", {"topic": "shared"}, authorization=basic("bob"))
+            assert "log-in has expired" in (await giving.hear())["reason"]
+            assert "log-in has expired" in (await waiting)["data"]
+            await asking.say("subscribe", request=1, topic="shared")
+            assert "log-in has expired" in (await asking.hear())["reason"]
 
 
 @alone

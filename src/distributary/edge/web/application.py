@@ -104,7 +104,7 @@ async def get_events(service: WebService, request: Request, identity: Identity) 
             session.detach(puller)
             raise
         last = NEVER_GIVEN if request.headers.get("last-event-id") else None
-        return _stream(stays, server_sent(session, puller, last))
+        return _stream(stays, server_sent(session, puller, last, _allowed(service, identity)))
 
 
 async def get_session(service: WebService, request: Request, identity: Identity) -> Response:
@@ -172,7 +172,7 @@ async def get_session_events(service: WebService, request: Request, identity: Id
             session.acknowledge_through(last)
         bounds, expiry = session.mailbox.bounds, session.expiry
         managing.attached(service, identity, session.subscriber, puller, bounds, expiry)
-        return _stream(stays, server_sent(session, puller, last))
+        return _stream(stays, server_sent(session, puller, last, _allowed(service, identity)))
 
 
 async def post_acknowledgement(service: WebService, request: Request, identity: Identity) -> Response:
@@ -348,6 +348,11 @@ async def _object(service: WebService, request: Request) -> dict[str, Any]:
     if kind != "application/json":
         raise WebError(415, "the body is to be application/json; say so in the header Content-Type")
     return read_object(body)
+
+
+def _allowed(service: WebService, identity: Identity) -> Callable[[], bool]:
+    """Tells whether somebody who has logged in may still be here."""
+    return lambda: service.access.known(identity)
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session
 from distributary.errors import DistributaryError
 
+EXPIRED = "your log-in has expired: log in again"
+
 
 class SessionEndedError(DistributaryError):
     """The session is not this connection's any more, and why."""

@@ -12,11 +12,11 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session
-from distributary.edge.web.pulling import Puller, SessionEndedError
+from distributary.edge.web.pulling import EXPIRED, Puller, SessionEndedError
 from distributary.edge.web.records import entry_record, to_json
 
 KEPT = 1_000
@@ -29,8 +29,13 @@ RELEASED = "sent-through"
 """The mark of the place up to which a session's entries count as arrived, because they were sent long ago."""
 
 
-async def server_sent(session: Session, puller: Puller, last: int | None) -> AsyncGenerator[bytes]:
-    """What comes for a session that was attached to, after a place; ends when the session does."""
+async def server_sent(
+    session: Session, puller: Puller, last: int | None, allowed: Callable[[], bool]
+) -> AsyncGenerator[bytes]:
+    """What comes for a session that was attached to, after a place.
+
+    Ends when the session does, or when its owner is not `allowed` any more, whose log-in has expired say.
+    """
     try:
         yield b": connected\n\n"
         if last is not None and (gap := missed(session, last)) is not None:
@@ -42,6 +47,8 @@ async def server_sent(session: Session, puller: Puller, last: int | None) -> Asy
             except TimeoutError:
                 yield b": nothing came\n\n"
                 continue
+            if not allowed():
+                raise SessionEndedError(EXPIRED)
             yield b"".join(map(sent, taken))
             release(session, taken[-1].place - KEPT)
     except SessionEndedError as error:

@@ -44,7 +44,7 @@ from distributary.edge.web.managing import (
     subscriber_of,
 )
 from distributary.edge.web.publishing import publish, wait_for_room
-from distributary.edge.web.pulling import Puller, SessionEndedError
+from distributary.edge.web.pulling import EXPIRED, Puller, SessionEndedError
 from distributary.edge.web.records import entry_record, read_bounds, read_expiry, subscription_record, to_json
 from distributary.edge.web.service import WebService
 from distributary.errors import DistributaryError, InputError
@@ -160,7 +160,9 @@ class SocketClient:
                 if free <= 0:
                     await self._puller.wait()
                     continue
-                for entry in await self._puller.take(session, min(free, AT_ONCE)):
+                entries = await self._puller.take(session, min(free, AT_ONCE))
+                self._require_known()
+                for entry in entries:
                     if isinstance(entry, MailboxItem):
                         self._places.append(entry.place)
                         self._sent += 1
@@ -173,6 +175,7 @@ class SocketClient:
     # What it asks.
 
     async def _do(self, session: Session, record: Mapping[str, Any], size: int) -> None:
+        self._require_known()
         match record.get("type"):
             case "acknowledge":
                 self._acknowledge(session, record.get("place"))
@@ -187,6 +190,11 @@ class SocketClient:
                 session.close("its client has ended it")
             case other:
                 raise InputError(f"no message is called {other!r:.60}", field="type")
+
+    def _require_known(self) -> None:
+        """SessionEndedError when what somebody logged in with is not good any more."""
+        if not self._service.access.known(self._identity):
+            raise SessionEndedError(EXPIRED)
 
     def _acknowledge(self, session: Session, place: object) -> None:
         if not isinstance(place, int) or isinstance(place, bool):
