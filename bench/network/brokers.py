@@ -183,6 +183,17 @@ def ours(count: int, *, disk: bool = False) -> Iterator[Running]:
         yield Running(ports[1 if count > 1 else 0], ports[-1], tuple(processes))
 
 
+@contextmanager
+def ours_by_mqtt(count: int) -> Iterator[Running]:
+    """One node that serves MQTT, as `distributary serve` starts it."""
+    assert count == 1
+    with TemporaryDirectory() as name, ExitStack() as stack:
+        port = free_port()
+        command = [sys.executable, "-m", "distributary.cli", "serve", "--mqtt", str(port), "--web", "0"]
+        process = started(stack, [*command, "--no-console"], Path(name))
+        yield Running(port, port, (process,))
+
+
 def node_config(place: int, port: int, status: int, root: int, *, disk: bool) -> str:
     """The file of a node; all but the first join it."""
     lines = [

@@ -35,6 +35,7 @@ BROKERS: dict[str, Engine] = {
     "nats": Engine("nats-server", brokers.nats, Nats(), acknowledges=False),
     "ours": Engine("ours", brokers.ours, Ours()),
     SINGLE: Engine("ours, one event a request", brokers.ours, Ours(together=1)),
+    "ours-mqtt": Engine("ours, by MQTT", brokers.ours_by_mqtt, Mqtt()),
     DISK: Engine("ours, on disk first", partial(brokers.ours, disk=True), Ours()),
 }
 
@@ -86,6 +87,8 @@ def measured(case: Case, names: Collection[str], quick: bool) -> list[Result]:
         if (case.acknowledged and not engine.acknowledges) or (name == DISK and not case.acknowledged):
             continue
         if name == SINGLE and (case.alone or case.brokers > 1):
+            continue
+        if name == "ours-mqtt" and case.brokers > 1:
             continue
         try:
             results += _one(case, engine, quick)
@@ -188,7 +191,7 @@ def _compared(case: Case, results: Collection[Result]) -> Iterator[Result]:
     measure = "processor time a delivery" if case.subscribers > 1 else "processor time a message"
     found = {each.engine: each for each in results if each.measure == measure}
     targets = {"mosquitto": _target(case), "nats-server": "<= 1 times" if case.size == 100 else ""}
-    for name in ("ours", "ours, one event a request"):
+    for name in ("ours", "ours, one event a request", "ours, by MQTT"):
         for peer, target in targets.items():
             if name in found and peer in found:
                 compared = ratio(found[name], found[peer], target if name == "ours" else "")

@@ -50,9 +50,9 @@ def read_slowly(data: bytes, version: int, limit: int) -> tuple[list[MqttPacket]
             if byte < 128:
                 break
             if shift > 21:
-                return found, ReasonCode.MALFORMED_PACKET, b""
+                return found, ReasonCode.BAD_PACKET, b""
         if place > at + 2 and not data[place - 1]:
-            return found, ReasonCode.MALFORMED_PACKET, b""
+            return found, ReasonCode.BAD_PACKET, b""
         if length > limit:
             return found, ReasonCode.PACKET_TOO_LARGE, b""
         if place + length > len(data):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -571,6 +573,32 @@ def test_retained_messages_survive_a_crash_and_are_removed_by_an_empty_one(world
     assert len(world.room.retained) == 1
 
 
+def test_what_was_begun_is_completed_after_unsubscribe(world: World) -> None:
+    ann = joined(world, **lasting())
+    ann.subscribe("a")
+    joined(world, "bob").publish("a", b"x", 2)
+    (first,) = messages(ann.take())
+    ann.send(UnsubscribePacket(3, ("a",)))
+    ann.vanish()
+    back = Wire(world)
+    back.connect(**lasting())
+    (again,) = messages(back.take())
+    assert (again.qos, again.packet_id, again.duplicate) == (2, first.packet_id, True)
+
+
+def test_a_message_of_qos_2_that_was_sent_does_not_expire(world: World) -> None:
+    ann = joined(world, **lasting(1000))
+    ann.subscribe("a")
+    expiring = {"message_expiry_interval": 10}
+    joined(world, "bob").send(PublishPacket("a", b"x", 2, packet_id=5, properties=expiring))
+    assert len(messages(ann.take())) == 1
+    ann.vanish()
+    world.pass_time(100)
+    back = Wire(world)
+    back.connect(**lasting(1000))
+    assert payloads(back.take()) == [b"x"]
+
+
 # Shared subscriptions.
 
 
@@ -675,3 +703,16 @@ def test_everybody_is_told_when_the_broker_ends(world: World) -> None:
     assert ended(ann.take()) == ReasonCode.SERVER_SHUTTING_DOWN
     late = Wire(world)
     assert late.closed
+
+
+def test_the_page_names_tests_that_exist() -> None:
+    top = Path(__file__).parent.parent.parent.parent
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tests = re.findall(r"def test_(\w+)", source)
+    rows = [
+        line.split("|") for line in (top / "docs/mqtt.md").read_text().splitlines() if line.startswith("| ")
+    ]
+    shown = [row[3] for row in rows if re.match(r" \d\.\d", row[1])]
+    named = {name for cell in shown for name in re.findall(r"\w+_\w+_\w+", cell)} - {"test_interoperability"}
+    assert len(named) > 40
+    assert [name for name in named if not any(test.startswith(name) for test in tests)] == []

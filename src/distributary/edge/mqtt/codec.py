@@ -36,7 +36,7 @@ from distributary.edge.mqtt.packets import (
     SubscribePacket,
     UnsubscribePacket,
     WillMessage,
-    malformed_packet,
+    bad_packet,
     protocol_error,
 )
 from distributary.edge.mqtt.properties import WILL, read_properties, write_properties
@@ -87,10 +87,10 @@ def read_packet(first: int, body: bytes, version: int) -> MqttPacket:
     if kind == K.PUBLISH:
         return _read_publish(first & 15, body, version)
     if not kind or (kind == K.AUTH and version != VERSION_5):
-        raise malformed_packet(f"there is no packet of kind {kind}")
+        raise bad_packet(f"there is no packet of kind {kind}")
     flags = 2 if kind in (K.PUBREL, K.SUBSCRIBE, K.UNSUBSCRIBE) else 0
     if first & 15 != flags:
-        raise malformed_packet(f"{K(kind).name} has other flags than {flags}")
+        raise bad_packet(f"{K(kind).name} has other flags than {flags}")
     reader = PacketReader(body)
     packet = _READERS[K(kind)](reader, K(kind), version)
     reader.finish()
@@ -100,7 +100,7 @@ def read_packet(first: int, body: bytes, version: int) -> MqttPacket:
 def _packet_id(reader: PacketReader) -> int:
     packet_id = reader.two()
     if not packet_id:
-        raise malformed_packet("a packet identifier of 0")
+        raise bad_packet("a packet identifier of 0")
     return packet_id
 
 
@@ -114,9 +114,9 @@ def _read_publish(flags: int, body: bytes, version: int) -> PublishPacket:
     reader = PacketReader(body)
     qos, duplicate = flags >> 1 & 3, bool(flags & 8)
     if qos == 3:
-        raise malformed_packet("there is no QoS 3")
+        raise bad_packet("there is no QoS 3")
     if duplicate and not qos:
-        raise malformed_packet("a message of QoS 0 is no duplicate")
+        raise bad_packet("a message of QoS 0 is no duplicate")
     topic = reader.text()
     require_topic(topic)
     packet_id = _packet_id(reader) if qos else 0
@@ -140,13 +140,13 @@ def _read_connect(reader: PacketReader, kind: PacketKind, version: int) -> Conne
         raise MqttError(ReasonCode.UNSUPPORTED_VERSION, f"{name} of level {level} is not spoken here")
     flags, keep_alive = reader.byte(), reader.two()
     if flags & 1:
-        raise malformed_packet("the reserved flag of CONNECT is set")
+        raise bad_packet("the reserved flag of CONNECT is set")
     has_user, has_password, has_will = bool(flags & 0x80), bool(flags & 0x40), bool(flags & 4)
     if level == VERSION_3 and has_password and not has_user:
-        raise malformed_packet("a password without a user name")
+        raise bad_packet("a password without a user name")
     will_qos = flags >> 3 & 3
     if will_qos == 3 or (not has_will and flags & 0x38):
-        raise malformed_packet("the flags of the will do not go together")
+        raise bad_packet("the flags of the will do not go together")
     properties = read_properties(reader, K.CONNECT) if level == VERSION_5 else NO_PROPERTIES
     if "authentication_data" in properties and "authentication_method" not in properties:
         raise protocol_error("authentication data without a method")
@@ -161,7 +161,7 @@ def _read_will(reader: PacketReader, version: int, qos: int, retain: bool) -> Wi
     properties = read_properties(reader, WILL) if version == VERSION_5 else NO_PROPERTIES
     topic = reader.text()
     if not topic:
-        raise malformed_packet("a will without a topic")
+        raise bad_packet("a will without a topic")
     require_topic(topic)
     if properties.get("response_topic") is not None:
         require_topic(properties["response_topic"])
@@ -171,15 +171,15 @@ def _read_will(reader: PacketReader, version: int, qos: int, retain: bool) -> Wi
 def _read_connack(reader: PacketReader, kind: PacketKind, version: int) -> ConnackPacket:
     flags, code = reader.byte(), reader.byte()
     if flags > 1:
-        raise malformed_packet("reserved flags of CONNACK are set")
+        raise bad_packet("reserved flags of CONNACK are set")
     if version == VERSION_5:
         try:
             reason = ReasonCode(code)
         except ValueError as error:
-            raise malformed_packet(f"CONNACK has no code {code:#x}") from error
+            raise bad_packet(f"CONNACK has no code {code:#x}") from error
         return ConnackPacket(bool(flags), reason, read_properties(reader, kind))
     if code not in _REASONS_3:
-        raise malformed_packet(f"CONNACK has no code {code:#x}")
+        raise bad_packet(f"CONNACK has no code {code:#x}")
     return ConnackPacket(bool(flags), _REASONS_3[code])
 
 
@@ -195,7 +195,7 @@ def _read_ack(reader: PacketReader, kind: PacketKind, version: int) -> AckPacket
 def _code(reader: PacketReader, kind: PacketKind, codes: set[int]) -> int:
     code = reader.byte()
     if code not in codes:
-        raise malformed_packet(f"{kind.name} has no code {code:#x}")
+        raise bad_packet(f"{kind.name} has no code {code:#x}")
     return code
 
 
@@ -208,7 +208,7 @@ def _read_subscribe(reader: PacketReader, kind: PacketKind, version: int) -> Sub
         qos, handling = options & 3, options >> 4 & 3
         reserved = 0xC0 if version == VERSION_5 else 0xFC
         if options & reserved or qos == 3:
-            raise malformed_packet("options of a subscription that there are not")
+            raise bad_packet("options of a subscription that there are not")
         if handling == 3:
             raise protocol_error("there is no retain handling 3")
         filters.append(FilterRequest(text, qos, bool(options & 4), bool(options & 8), handling))
@@ -240,7 +240,7 @@ def _read_codes(reader: PacketReader, kind: PacketKind, version: int) -> CodesPa
     while reader.left:
         codes.append(_code(reader, kind, known))
     if not codes:
-        raise malformed_packet(f"{kind.name} without a code")
+        raise bad_packet(f"{kind.name} without a code")
     return CodesPacket(kind, packet_id, tuple(codes), properties)
 
 

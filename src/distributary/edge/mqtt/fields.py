@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from distributary.edge.mqtt.packets import malformed_packet
+from distributary.edge.mqtt.packets import bad_packet
 
 MOST_VARIABLE = 268_435_455
 """The greatest number that a variable byte integer holds."""
@@ -48,7 +48,7 @@ class PacketReader:
     def _take(self, count: int) -> bytes:
         at = self._at
         if count > self._end - at:
-            raise malformed_packet("the packet is shorter than what it says is in it")
+            raise bad_packet("the packet is shorter than what it says is in it")
         self._at = at + count
         return self._data[at : at + count]
 
@@ -72,11 +72,11 @@ class PacketReader:
             number |= (byte & 127) << shift
             if byte < 128:
                 if shift and not byte:
-                    raise malformed_packet("a variable byte integer is longer than it must be")
+                    raise bad_packet("a variable byte integer is longer than it must be")
                 return number
             shift += 7
             if shift > 21:
-                raise malformed_packet("a variable byte integer has more than four bytes")
+                raise bad_packet("a variable byte integer has more than four bytes")
 
     def binary(self) -> bytes:
         """Bytes with their length."""
@@ -87,9 +87,9 @@ class PacketReader:
         try:
             text = str(self._take(self.two()), "utf-8")
         except UnicodeDecodeError as error:
-            raise malformed_packet("a text is not UTF-8") from error
+            raise bad_packet("a text is not UTF-8") from error
         if "\0" in text:
-            raise malformed_packet("a text holds U+0000")
+            raise bad_packet("a text holds U+0000")
         return text
 
     def rest(self) -> bytes:
@@ -99,7 +99,7 @@ class PacketReader:
     def part(self, length: int) -> PacketReader:
         """A reader of the next so many bytes, which this one passes over."""
         if length > self.left:
-            raise malformed_packet("the packet is shorter than what it says is in it")
+            raise bad_packet("the packet is shorter than what it says is in it")
         start = self._at
         self._at += length
         return PacketReader(self._data, start, self._at)
@@ -107,4 +107,4 @@ class PacketReader:
     def finish(self) -> None:
         """Refuse bytes that nobody has read."""
         if self.left:
-            raise malformed_packet("the packet is longer than what is in it")
+            raise bad_packet("the packet is longer than what is in it")

@@ -25,7 +25,7 @@ from distributary.edge.mqtt.packets import (
     PacketKind,
     PublishPacket,
     ReasonCode,
-    malformed_packet,
+    bad_packet,
 )
 
 MOST_TOPICS = 1_000
@@ -153,6 +153,6 @@ def _long_length(data: bytes, at: int, end: int) -> tuple[int, int] | None:
         number |= (byte & 127) << 7 * place
         if byte < 128:
             if not byte:
-                raise malformed_packet("a length is longer than it must be")
+                raise bad_packet("a length is longer than it must be")
             return number, at + place + 1
-    raise malformed_packet("a length of more than four bytes")
+    raise bad_packet("a length of more than four bytes")

@@ -20,6 +20,8 @@ from distributary.edge.sessions import Session
 
 RECEIVED_MARK, RELEASING_MARK = "mqtt.received", "mqtt.releasing"
 PACKET_IDS = 65_535
+ENDED_OPTIONS = FilterOptions(1)
+"""Of a filter that was ended before the broker crashed."""
 
 
 def packet_id_of(place: int) -> int:
@@ -43,6 +45,8 @@ class SessionMemory:
             if mark.startswith(FILTER_MARK)
         }
         """By filter how it is to be sent."""
+        self.former: dict[str, FilterOptions] = {}
+        """Those of filters that were ended: what was begun for them is completed as it began."""
         self.received: dict[int, str] = {
             int(packet_id): id for packet_id, id in json.loads(marks.get(RECEIVED_MARK, "{}")).items()
         }
@@ -59,11 +63,16 @@ class SessionMemory:
     def set_options(self, text: str, options: FilterOptions | None) -> None:
         """Have other options of a filter, or none."""
         if options is None:
-            self.options.pop(text, None)
+            if text in self.options:
+                self.former[text] = self.options.pop(text)
             self._marks.pop(FILTER_MARK + text, None)
         else:
             self.options[text] = options
             self._marks[FILTER_MARK + text] = options.mark()
+
+    def options_of(self, text: str) -> FilterOptions:
+        """How what came for a filter is to be sent."""
+        return self.options.get(text) or self.former.get(text, ENDED_OPTIONS)
 
     def mark_received(self) -> None:
         """Write `received` into the marks."""

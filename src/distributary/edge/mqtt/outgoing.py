@@ -41,8 +41,6 @@ from distributary.model import Event
 MOST_BUFFERED = 1 << 20
 MOST_AT_ONCE = 500
 """Items that are taken from a mailbox at a time."""
-NO_OPTIONS = FilterOptions(0)
-"""Of a filter that the client has ended since."""
 
 
 class MessageBytes:
@@ -174,7 +172,7 @@ class OutgoingMessages:
         if self._memory.releasing.get(packet_id) == place:
             self._left.append(place)  # The client had received it when the broker crashed.
             return None
-        options = [self._memory.options.get(text, NO_OPTIONS) for text in item.delivery.subscriptions]
+        options = [self._memory.options_of(text) for text in item.delivery.subscriptions]
         granted = max((each.qos for each in options), default=0)
         qos = min(qos_of(event), granted)
         written = (

@@ -49,7 +49,7 @@ class ReasonCode(IntEnum):
     NO_MATCHING_SUBSCRIBERS = 0x10
     NO_SUBSCRIPTION_EXISTED = 0x11
     UNSPECIFIED = 0x80
-    MALFORMED_PACKET = 0x81
+    BAD_PACKET = 0x81
     PROTOCOL_ERROR = 0x82
     IMPLEMENTATION_SPECIFIC = 0x83
     UNSUPPORTED_VERSION = 0x84
@@ -82,9 +82,9 @@ class MqttError(DistributaryError):
         self.reason = reason
 
 
-def malformed_packet(text: str) -> MqttError:
+def bad_packet(text: str) -> MqttError:
     """Bytes that are no packet."""
-    return MqttError(ReasonCode.MALFORMED_PACKET, text)
+    return MqttError(ReasonCode.BAD_PACKET, text)
 
 
 def protocol_error(text: str) -> MqttError:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from distributary.edge.mqtt.fields import PacketReader, text_bytes, variable_integer
-from distributary.edge.mqtt.packets import PacketKind, Properties, malformed_packet, protocol_error
+from distributary.edge.mqtt.packets import PacketKind, Properties, bad_packet, protocol_error
 
 WILL = 0
 """Stands in this table for the properties of a will, beside the kinds of packets."""
@@ -75,7 +75,7 @@ def read_properties(reader: PacketReader, kind: int) -> Properties:
         number = inside.variable_integer()
         known = _PROPERTIES.get(number)
         if known is None or kind not in known.kinds:
-            raise malformed_packet(f"property {number:#x} must not stand in this packet")
+            raise bad_packet(f"property {number:#x} must not stand in this packet")
         name = known.name
         value = _read_value(inside, known)
         if known.form == "pair" or (kind == K.PUBLISH and number == 0x0B):
