@@ -87,6 +87,25 @@ def test_what_a_session_was_given_is_there_after_a_kill(tmp_path: Path) -> None:
         assert second.stop() == 0
 
 
+def test_a_client_goes_on_through_a_kill_of_the_broker_without_loss_or_doubles(tmp_path: Path) -> None:
+    options = ["--data", str(tmp_path / "data")]
+    with served(tmp_path, *options) as first:
+        address = f"ws://{first.where['web']}"
+        with connect_plain(address) as seller, connect_plain(address, name="ann") as buyer:  # noqa: SIM117
+            with buyer.subscribed(id="s1", topic="a") as events:
+                seller.publish(*(Event(f"e{number}", "a") for number in range(50)))
+                got = [next(events).id for _ in range(20)]
+                os.kill(first.process.pid, signal.SIGKILL)
+                first.process.wait()
+                port = first.where["web"].rpartition(":")[2]
+                with served(tmp_path, *options, "--web", port) as second:
+                    seller.publish(*(Event(f"e{number}", "a") for number in range(50, 100)))
+                    got += [next(events).id for _ in range(80)]
+                    assert second.stop() == 0
+                assert got == [f"e{number}" for number in range(100)]
+                assert buyer.client.gaps == 0
+
+
 def test_one_joins_the_network_of_another_and_passes_events_on(tmp_path: Path) -> None:
     with served(tmp_path) as first, served(tmp_path, "--join", first.where["client"]) as second:
         addresses = [f"ws://{each.where['web']}" for each in (first, second)]

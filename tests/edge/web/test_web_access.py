@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 import websockets
 
 from distributary.client import RefusedError, connect
@@ -138,6 +140,33 @@ async def test_whose_log_in_expires_is_given_and_asked_nothing_more(
             assert "log-in has expired" in (await waiting)["data"]
             await asking.say("subscribe", request=1, topic="shared")
             assert "log-in has expired" in (await asking.hear())["reason"]
+
+
+@alone
+async def test_with_tls_the_client_and_pages_of_its_own_come_by_wss(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with served_web(access_file(tmp_path)) as web:
+        secure = WebServer(web.service, context)
+        place = await secure.start()
+        options = {"user": "ann", "password": "a long password", "context": trusting}
+        async with connect(f"https://{place}", **options) as client, client.subscribed(topic="ann") as events:
+            await client.publish(Event("e1", "ann"))
+            assert (await anext(events)).id == "e1"
+        headers = {"Authorization": basic("ann")}
+        for origin, let_in in ((f"https://{place}", True), (f"http://{place}", False)):
+            connecting = websockets.connect(
+                f"wss://{place}/ws", ssl=trusting, origin=origin, additional_headers=headers
+            )
+            if let_in:
+                await (await connecting).close()
+            else:
+                with pytest.raises(websockets.InvalidStatus):
+                    await connecting
+        await secure.stop()
 
 
 @alone

@@ -16,7 +16,7 @@ import pytest
 
 from distributary.edge.web import outgoing
 from distributary.edge.web.webhooks import WebhookRules
-from edge.web.serving import ServedWeb, served_web
+from edge.web.serving import ServedWeb, served_web, socket_to
 from live.loops import alone, until
 
 QUICK = WebhookRules(failures=4, first_pause=0.001, longest_pause=0.002, private=True)
@@ -157,6 +157,25 @@ async def test_events_come_together_where_that_is_asked_and_gaps_are_told() -> N
         assert (await web.ask("DELETE", "/sessions/ann/webhook")).status == 404
         await web.ask("POST", "/events", [{"id": "e9", "topic": "a"}])
         await until(lambda: session.mailbox.last == 6)
+        assert len(hook.requests) == 1
+
+
+@alone
+async def test_a_webhook_goes_on_after_a_restart_and_makes_room_for_a_client_that_connects() -> None:
+    async with served_web(webhook_rules=QUICK) as web, receiver() as hook:
+        await hooked(web, hook.url)
+        await web.service.webhooks.stop()
+        await web.ask("POST", "/events", {"id": "e1", "topic": "a"})
+        await web.until_kept("ann", 1)
+        assert hook.requests == []
+        web.service.webhooks.start()
+        await until(lambda: len(hook.requests) == 1)
+        async with socket_to(web) as ann:
+            await ann.say("open", session="ann")
+            await ann.hear("opened")
+            await web.ask("POST", "/events", {"id": "e2", "topic": "a"})
+            assert (await ann.hear("event"))["event"]["id"] == "e2"
+            assert (await web.ask("GET", "/sessions/ann/webhook")).json["state"] == "displaced"
         assert len(hook.requests) == 1
 
 
