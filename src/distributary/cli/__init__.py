@@ -11,7 +11,7 @@
 - `network`, `node`, `publish`, `subscribe`, `query`: brokers on real sockets and their clients; with
   `link_speeds`, how slow links are made for trials, `network_status`, how a network is shown, and
   `subscribed_file`, what a subscriber writes and where it was
-- `access`: hashes and checks for access files
+- `serve`: a broker for MQTT and the web in one process; `access`: hashes and checks for access files
 
 `distributary lab` is in the package `distributary_lab`.
 """

@@ -9,7 +9,7 @@ Rules:
   again lets it go on.
 - A request is signed as https://www.standardwebhooks.com has it: `webhook-signature` is the HMAC-SHA256 of
   `webhook-id.webhook-timestamp.body` by the secret. The id is the same each time an event is sent.
-- Gaps are told as events of the type `distributary.gap`.
+- Gaps are told as events of the type `GAP_TYPE`.
 - Webhooks go on after a restart. A client that connects to the session by WebSocket takes its place.
 """
 
