@@ -92,7 +92,7 @@ class ClientConnection(Protocol):
     def unwritten(self) -> int:
         """Bytes that the client has not taken yet."""
 
-    def write_pieces(self, pieces: Sequence[bytes], size: int) -> None:
+    def write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         """Have pieces of so many bytes in all sent, one after the other."""
 
     def close(self, reason: str) -> None:
@@ -125,7 +125,7 @@ class ClientLine:
         self._requests: set[Request] = set()
         self._unanswered = 0
         """Requests with events that are not safe yet."""
-        self._unsent: list[bytes] = []
+        self._unsent: list[bytes | memoryview] = []
         self._unsent_bytes = 0
         self._handlers: dict[type, Callable[..., None]] = {
             messages.ClientSubscribe: self._subscribe,
@@ -172,7 +172,7 @@ class ClientLine:
         """Send something that the client asked for, or let the client go if it is too slow."""
         self._offer((frame(encode(message)),))
 
-    def _offer(self, pieces: Sequence[bytes]) -> None:
+    def _offer(self, pieces: Sequence[bytes | memoryview]) -> None:
         if self._line.unwritten + self._unsent_bytes > MOST_QUEUED:
             self._room.slow += 1
             self.let_go(f"more than {MOST_QUEUED:,} bytes of deliveries were not taken")
@@ -219,7 +219,7 @@ class ClientLine:
         """Send a message at the end of this turn of the loop."""
         self._write((frame(encode(message)),))
 
-    def _write(self, pieces: Sequence[bytes]) -> None:
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
         if not self._unsent:
             self._room.write_soon(self)
         self._unsent += pieces

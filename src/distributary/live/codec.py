@@ -40,7 +40,7 @@ from distributary.live.hints import WIDE, FieldReader, Finish, Readers, finish_w
 from distributary.model import MAX_TOPIC_LEVELS, Event, EventIdentity, EventKey, check_topic, source_in
 from distributary.overlay.kinds import NUMBERS, number_of
 from distributary.overlay.node import Message
-from distributary.overlay.packed_events import EventReading, PackedEvents
+from distributary.overlay.packed_events import Buffer, EventReading, PackedEvents
 from distributary.overlay.wire import sent_fields, wide_bytes
 
 VERSION, OLDEST = 1, 1
@@ -115,7 +115,7 @@ def require_sendable(*events: Event) -> None:
 
 def require_all_sendable(events: Sequence[Event]) -> None:
     """As `require_sendable`."""
-    if type(events) is PackedEvents and len(events.data) <= MAX_EVENT_BYTES:
+    if type(events) is PackedEvents and events.size <= MAX_EVENT_BYTES:
         return
     for event in events:
         written = event.encoded
@@ -169,7 +169,7 @@ def _event_array(value: tuple[Event, ...]) -> Any:
 
 def _packed(value: PackedEvents) -> Any:
     """Events as they came."""
-    return Raw(array_header(len(value)) + value.data)
+    return Raw(b"".join((array_header(len(value)), *value.buffers)))
 
 
 def array_header(length: int) -> bytes:
@@ -397,7 +397,7 @@ _raw_items: Decoder[Any] = Decoder(list[Raw])
 
 def _read_events(read: Any, depth: int) -> Sequence[Event]:
     """Events that all have the fields of this version, and plain values, are packed; others are made."""
-    data = bytes(read)
+    data = memoryview(read)
     try:
         _, ids, topics, attributes, documents = zip(*_usual_events.decode(data), strict=True)
     except (msgspec.ValidationError, ValueError):  # ValueError: there are none
@@ -413,12 +413,12 @@ def _read_events(read: Any, depth: int) -> Sequence[Event]:
         ]
     header = 1 if data[0] < 0xA0 else 3 if data[0] == 0xDC else 5
     has_documents = documents.count(None) < len(documents)
-    return PackedEvents(data[header:], identities, topics, has_documents, _READING)
+    return PackedEvents((data[header:],), identities, topics, has_documents, _READING)
 
 
-def _split_events(data: bytes, count: int) -> list[bytes]:
+def _split_events(buffers: Sequence[Buffer], count: int) -> list[bytes]:
     """The bytes of each of some events that were packed, and so were checked."""
-    return list(map(bytes, _raw_items.decode(array_header(count) + data)))
+    return list(map(bytes, _raw_items.decode(b"".join((array_header(count), *buffers)))))
 
 
 def _make_event(written: bytes) -> Event:

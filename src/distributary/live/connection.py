@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         self._spoke = self._loop.time()
         self._transport.write(data)
 
-    def write_pieces(self, pieces: Sequence[bytes], size: int) -> None:
+    def write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         """Have pieces of so many bytes in all sent, one after the other: long ones without a copy."""
         self._spoke = self._loop.time()
         if size < COPIED:

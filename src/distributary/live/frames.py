@@ -36,12 +36,20 @@ class FrameReader:
 
     def read(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete with these bytes."""
-        self._pieces.append(data)
-        self._have += len(data)
-        if self._have < self._wanted:
-            return
-        data = b"".join(self._pieces) if len(self._pieces) > 1 else data
         place, end = 0, len(data)
+        if self._have:
+            have = self._have + end
+            if have < self._wanted:
+                self._pieces.append(data)
+                self._have = have
+                return
+            if self._wanted > HEADER:  # only the frame that was begun is put together
+                place = end - (have - self._wanted)
+                first, *others = self._pieces
+                yield b"".join((memoryview(first)[HEADER:], *others, memoryview(data)[:place]))
+            else:
+                data = b"".join((*self._pieces, data))
+                end = have
         self._wanted = HEADER
         while place + HEADER <= end:
             length = int.from_bytes(data[place : place + HEADER], "big")

@@ -21,11 +21,13 @@ from typing import NamedTuple, overload
 
 from distributary.model import Event, EventIdentity
 
+Buffer = bytes | memoryview
+
 
 class EventReading(NamedTuple):
     """How the bytes of packed events are read."""
 
-    split: Callable[[bytes, int], list[bytes]]
+    split: Callable[[Sequence[Buffer], int], list[bytes]]
     """The bytes of each of so many events that lie one after the other."""
     make: Callable[[bytes], Event]
     """The event that bytes hold, which were checked before."""
@@ -34,19 +36,21 @@ class EventReading(NamedTuple):
 class PackedEvents(Sequence[Event]):
     """Some events, at least one."""
 
-    __slots__ = ("_made", "_pieces", "data", "has_documents", "identities", "reading", "topics")
+    __slots__ = ("_made", "_pieces", "buffers", "has_documents", "identities", "reading", "size", "topics")
 
     def __init__(
         self,
-        data: bytes,
+        buffers: tuple[Buffer, ...],
         identities: Sequence[EventIdentity],
         topics: Sequence[str | None],
         has_documents: bool,
         reading: EventReading,
         pieces: list[bytes] | None = None,
     ) -> None:
-        self.data = data
-        """The bytes of all of them, one after the other."""
+        self.buffers = buffers
+        """The bytes of all of them, one after the other; a buffer begins with an event."""
+        self.size = sum(map(len, buffers))
+        """How many bytes that are."""
         self.identities = identities
         self.topics = topics
         self.has_documents = has_documents
@@ -59,7 +63,7 @@ class PackedEvents(Sequence[Event]):
     def pieces(self) -> list[bytes]:
         """The bytes of each."""
         if self._pieces is None:
-            self._pieces = [self.data] if len(self) == 1 else self.reading.split(self.data, len(self))
+            self._pieces = self.reading.split(self.buffers, len(self))
         return self._pieces
 
     @property
@@ -75,7 +79,7 @@ class PackedEvents(Sequence[Event]):
         theirs = [pieces[place] for place in places]
         identities = [self.identities[place] for place in places]
         topics = [self.topics[place] for place in places]
-        return PackedEvents(b"".join(theirs), identities, topics, self.has_documents, self.reading, theirs)
+        return PackedEvents((b"".join(theirs),), identities, topics, self.has_documents, self.reading, theirs)
 
     def __len__(self) -> int:
         return len(self.identities)
@@ -145,7 +149,7 @@ def joined(parts: Sequence[Sequence[Event]]) -> Sequence[Event]:
     if len(packed) < len(parts) or not parts:
         return tuple(chain.from_iterable(parts))
     return PackedEvents(
-        b"".join([part.data for part in packed]),
+        tuple(chain.from_iterable([part.buffers for part in packed])),
         list(chain.from_iterable([part.identities for part in packed])),
         list(chain.from_iterable([part.topics for part in packed])),
         any(part.has_documents for part in packed),

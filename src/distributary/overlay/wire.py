@@ -182,5 +182,5 @@ _PLAIN: dict[type, Measure] = {
 }
 _MEASURES: dict[type, Measure] = {
     **_PLAIN,
-    PackedEvents: lambda value: _length_header(len(value)) + len(value.data),
+    PackedEvents: lambda value: _length_header(len(value)) + value.size,
 }

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from distributary.overlay.node import Address
-from distributary.overlay.packed_events import frozen
 from distributary.overlay.tree import messages
-from distributary.overlay.tree.event_log import NumberedRun, in_parts
+from distributary.overlay.tree.event_log import NumberedRun, divided
 from distributary.overlay.tree.interest import Interest
 from distributary.overlay.tree.routes import Routes, wanted_together
 from distributary.overlay.tree.state import TreeState
@@ -239,10 +238,10 @@ class Children:
         if child.start is None or not new:
             return
         epoch, events = self._log.epoch, new.events
-        for part in in_parts(events):
-            numbers = tuple(new.numbers[part])
+        for start, part in divided(events):
+            numbers = tuple(new.numbers[start : start + len(part)])
             stamps = (child.link, epoch, child.last, numbers)
-            self._node.send(address, messages.ForwardedEvents(*stamps, frozen(events[part])))
+            self._node.send(address, messages.ForwardedEvents(*stamps, part))
             child.last = numbers[-1]
 
     def announce(self, term: messages.RootTerm) -> None:

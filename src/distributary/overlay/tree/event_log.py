@@ -18,7 +18,7 @@ from itertools import chain
 from typing import NamedTuple, overload
 
 from distributary.model import Event
-from distributary.overlay.packed_events import PackedEvents, chosen, joined
+from distributary.overlay.packed_events import PackedEvents, chosen, frozen, joined
 from distributary.overlay.tree.interest import Form, Interest, covers
 from distributary.overlay.wire import event_size
 
@@ -90,7 +90,7 @@ MOST_TOGETHER = 1 << 20
 def total_size(events: Sequence[Event]) -> int:
     """How many bytes events take inside messages."""
     if type(events) is PackedEvents:
-        return len(events.data)
+        return events.size
     return sum([len(event.encoded) if event.encoded is not None else event_size(event) for event in events])
 
 
@@ -115,6 +115,13 @@ def in_parts(events: Sequence[Event]) -> list[slice]:
             parts.append(slice(first, place))
             first, size = place, each
     return [*parts, slice(first, len(events))]
+
+
+def divided(events: Sequence[Event]) -> list[tuple[int, Sequence[Event]]]:
+    """Events as they go together in messages and records (`in_parts`), each part with its first place."""
+    if type(events) is PackedEvents and events.size <= MOST_TOGETHER:
+        return [(0, events)]
+    return [(part.start, frozen(events[part])) for part in in_parts(events)]
 
 
 class _Chunk(NamedTuple):
@@ -152,22 +159,24 @@ class KeptEvents:
     def extend(self, events: Sequence[NumberedEvent]) -> None:
         """Keep these, the next ones."""
         run = NumberedRun.of(events)
-        for part in in_parts(run.events):
-            self._add(run if part.stop - part.start == len(run) else run[part])
+        for start, part in divided(run.events):
+            self._add(NumberedRun(run.numbers[start : start + len(part)], part))
         chunks = self._chunks
         while len(chunks) > 1:
-            oldest = chunks[0]
-            if self._count - len(oldest.events) < self._room and self._bytes <= self._room_bytes:
+            oldest, size = chunks[0]
+            count = len(oldest.numbers)
+            if self._count - count < self._room and self._bytes <= self._room_bytes:
                 break
-            self._count -= len(oldest.events)
-            self._bytes -= oldest.size
-            self.floor = chunks.popleft().events.numbers[-1]
+            self._count -= count
+            self._bytes -= size
+            self.floor = oldest.numbers[-1]
+            chunks.popleft()
 
     def _add(self, events: NumberedRun) -> None:
-        if events:
+        if events.numbers:
             size = total_size(events.events)
             self._chunks.append(_Chunk(events, size))
-            self._count += len(events)
+            self._count += len(events.numbers)
             self._bytes += size
 
     def cut(self, last: int) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from distributary.model import Event
 from distributary.overlay.node import Message, Node
-from distributary.overlay.packed_events import frozen
-from distributary.overlay.tree.event_log import NumberedEvent, in_parts
+from distributary.overlay.tree.event_log import NumberedEvent, divided
 from distributary.overlay.tree.messages import LogRecord
 
 
@@ -29,10 +28,10 @@ class LogRecords:
 
     def keep(self, after: int, events: Sequence[Event]) -> None:
         """Write the events that follow a number."""
-        for part in in_parts(events):
-            first, last = after + 1 + part.start, after + part.stop
+        for start, part in divided(events):
+            first, last = after + 1 + start, after + start + len(part)
             if first <= last:
-                self._node.store(name_of(first), LogRecord(first - 1, frozen(events[part])))
+                self._node.store(name_of(first), LogRecord(first - 1, part))
                 self._kept.append((first, last))
 
     def forget(self, floor: int) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from distributary.model import Event
 from distributary.overlay.node import Address, SafeEvents
 from distributary.overlay.packed_events import frozen, joined
-from distributary.overlay.tree.event_log import in_parts
+from distributary.overlay.tree.event_log import divided
 from distributary.overlay.tree.messages import Publication, PublicationReceipt
 from distributary.overlay.tree.state import TreeState
 
@@ -101,6 +101,7 @@ class EntryOutbox:
 
     def _send(self, first: int, events: Sequence[Event]) -> None:
         stamps = (self._node.address, self._incarnation)
-        for part in in_parts(events):
-            begun = first + part.start
-            self._root.send(Publication(*stamps, min(self.lowest, begun), begun, frozen(events[part])))
+        lowest = self.lowest
+        for start, part in divided(events):
+            begun = first + start
+            self._root.send(Publication(*stamps, min(lowest, begun), begun, part))

@@ -31,7 +31,7 @@ from itertools import chain
 from distributary.model import Event
 from distributary.overlay.node import Address
 from distributary.overlay.packed_events import frozen
-from distributary.overlay.tree.event_log import KeptEvents, NumberedEvent, NumberedRun, in_parts
+from distributary.overlay.tree.event_log import KeptEvents, NumberedEvent, NumberedRun, divided
 from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.log_records import LogRecords
 from distributary.overlay.tree.messages import CopyReceipt, LogCopies, RoleRecord, RootTerm
@@ -325,8 +325,8 @@ class ReplicatedLog:
         recovered = tuple(event for _, event in events)
         if not self._stamp:  # asked again, it is the same copy: it may take longer than that
             self._stamp_copy()
-        for part in in_parts(recovered):
-            copies = LogCopies(role.term, floor + part.start, recovered[part], not part.start, self._stamp)
+        for start, part in divided(recovered):
+            copies = LogCopies(role.term, floor + start, part, not start, self._stamp)
             self._node.send(role.standby, copies._replace(last=floor + len(recovered)))
 
     def has_recovered(self, role: RoleRecord, message: CopyReceipt, sender: Address, last: int) -> bool:
@@ -387,9 +387,9 @@ class ReplicatedLog:
         term = self.proposed or self._root.term
         if self.standby is None or term is None or not (events or begin):
             return
-        for part in in_parts(events):
-            first = begin and not part.start
-            copies = LogCopies(term, after + part.start, frozen(events[part]), first, self._stamp)
+        for start, part in divided(events):
+            first = begin and not start
+            copies = LogCopies(term, after + start, part, first, self._stamp)
             self._node.send(self.standby, copies._replace(last=self.last) if first else copies)
         self._sent = after + len(events)
 
