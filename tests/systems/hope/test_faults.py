@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from distributary.filters.path.filter import PathFilter
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.overlay.courier import Courier
-from distributary.overlay.node import Node
+from distributary.overlay.hypercube import CubeVertex
+from distributary.overlay.node import Node, Send
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.prefix import PrefixRing
 from distributary.overlay.ring.ring import Ring, settle
@@ -23,9 +25,10 @@ from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.broker import HopeBroker
 from distributary.systems.hope.history import EventHistory
 from distributary.systems.hope.kbpp import Kbpp
-from distributary.systems.hope.kbsp import Kbsp
+from distributary.systems.hope.kbsp import Kbsp, digest_of
+from distributary.systems.hope.messages import AdvertRequest, FilterAdvert
 from replay import replayed_by
-from systems.hope.world import KINDS, expected, random_document, random_path
+from systems.hope.world import KINDS, expected, random_document, random_path, settled
 
 CIRCLE = Circle(16)
 REFRESH = 6.0
@@ -365,3 +368,46 @@ def test_a_home_that_is_gone_for_good_is_forgotten() -> None:
             if hasattr(name, "subscription")
         }
         assert left == set(deployment.subscriptions) - lost
+
+
+def test_filters_of_a_neighbour_that_nobody_speaks_for_any_more_are_dropped() -> None:
+    """The node of a client and of its subscription's vertex is gone, and nobody has a copy of its list."""
+    deployment = kept_up(Kbsp, [3_000 + 8_000 * place for place in range(8)], seed=1, copies=0)
+    subscription = Subscription("s", "ann", path="/a")
+    key = Addressing(5, 64).of_filters({"path": PathFilter.parse("/a")}).key
+    host = next(
+        node
+        for node, member in deployment.members.items()
+        if cast(Kbsp, member).ring.owns(cast(Kbsp, member).cubes.position(CubeVertex(key)))
+    )
+    deployment.subscribe(subscription, at=host)
+    deployment.simulator.run(until=10)
+    others = [cast(Kbsp, member) for node, member in deployment.members.items() if node != host]
+    assert any(member._vertices for member in others), "vertices above have its filter"
+    deployment.crash(host)
+    deployment.simulator.run(until=10 + HEALING)
+    assert not any(member._vertices for member in others)
+
+
+def test_what_the_next_speaker_of_a_vertex_says_adds_to_what_is_known_until_it_is_renewed() -> None:
+    """It may not have the whole list yet: too many filters cost messages, too few would lose events."""
+    deployment = settled(Kbsp, range(16), 4, Addressing(4, 64))
+    member = cast(Kbsp, deployment.members[0b0111])
+    requests: list[AdvertRequest] = []
+
+    def advert(speaker: int, filter: int, number: int) -> frozenset[int]:
+        """What is known from across bit 2 after an advert of this filter and no other."""
+        told = FilterAdvert(0b0011, speaker, (filter,), (), digest_of([filter]), True, number)
+        effects = member.node.call(lambda: member._apply_advert(0b0111, told), 0.0)
+        requests.extend(
+            each.message
+            for each in effects
+            if isinstance(each, Send) and isinstance(each.message, AdvertRequest)
+        )
+        return member._vertices[0b0111].table.of(2)
+
+    assert advert(3, 0b01, number=1) == {0b01}
+    assert advert(3, 0b11, number=2) == {0b11}, "the same speaker's whole set is all there is"
+    assert advert(9, 0b100, number=1) == {0b11, 0b100}, "another one's is not"
+    assert advert(9, 0b100, number=2) == {0b100}
+    assert requests == []
