@@ -56,7 +56,7 @@ class MqttSettings:
     """Seconds that a connection may take to say who it is."""
     longest_expiry: float | None = None
     """Seconds that a session may outlive its connection; None for as long as its client asks."""
-    bounds: MailboxBounds = field(default_factory=MailboxBounds)
+    bounds: MailboxBounds = field(default_factory=lambda: MailboxBounds(events=100_000))
     """Of the mailboxes of sessions."""
 
 
