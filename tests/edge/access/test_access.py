@@ -126,6 +126,9 @@ def test_keys_of_a_set_are_chosen_by_name_and_secrets_are_refused(place: Place) 
     for headers in ({"kid": "first"}, {"kid": "third"}, {"kid": "../keys.json"}, {}):
         with pytest.raises(AccessError, match="the token is not accepted"):
             access.log_in(token=token(issuer_key("b"), headers=headers))
+    assert access.log_in(token=token(headers={"kid": "first"})).user == "ann"
+    with pytest.raises(AccessError, match="no key of that name"):
+        access.log_in(token=token(headers={"kid": "third"}))
     secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "first"}
     (place.directory / "keys.json").write_text(json.dumps({"keys": [secret]}))
     with pytest.raises(DistributaryError, match="secret key"):

@@ -16,10 +16,10 @@ from distributary.filters.profile import Profile
 from distributary.filters.topic import TopicFilter
 from distributary.matching.matcher import Matcher
 from distributary.model import Event, Subscription
-from properties import oracle_topic
+from properties import oracle_path, oracle_topic, oracle_where
 from properties.examples import examples
 from properties.oracle import MatcherOracle, passes
-from properties.test_matcher import CONDITIONS, PATHS, TOPICS, events
+from properties.test_matcher import CONDITIONS, DOCUMENTS, PATHS, TOPICS, VALUES, events
 
 EVERY_TOPIC = ["mqtt:#", "mqtt:$SYS/#", "$SYS", "/A", "mqtt:/+/B", "mqtt:/#", "A/+", "mqtt:+"]
 TOPICS_OF_EVENTS = [
@@ -101,6 +101,32 @@ def test_two_topics_become_the_patterns_that_match_what_both_match(one: str, oth
     for topic in TOPICS_OF_EVENTS:
         wanted = oracle_topic.matches(one, topic) and oracle_topic.matches(other, topic)
         assert any(each.matches_topic(topic) for each in both) == wanted, (one, other, topic, both)
+
+
+@pytest.mark.parametrize("one", PATHS)
+def test_two_paths_become_one_that_selects_something_where_both_do(one: str) -> None:
+    for other in PATHS:
+        (part,) = narrowed_parts(Subscription("s", "s", path=one), [grant_profile({"path": other}, "ann")])
+        for document in DOCUMENTS:
+            wanted = oracle_path.wants(one, document) and oracle_path.wants(other, document)
+            assert Profile.of(part).matches(Event("e", document=document)) == wanted, (one, other, document)
+
+
+@pytest.mark.parametrize("one", CONDITIONS)
+def test_two_conditions_become_one_that_holds_where_both_do(one: str) -> None:
+    chosen = random.Random(one)
+    for other in CONDITIONS:
+        try:
+            parts = narrowed_parts(
+                Subscription("s", "s", where=one), [grant_profile({"where": other}, "ann")]
+            )
+        except AccessError:
+            parts = ()
+        for _ in range(40):
+            attributes = {name: chosen.choice(VALUES) for name in "abcd"}
+            wanted = all(bool(oracle_where.wants(each, attributes)) for each in (one, other))
+            event = Event("e", attributes=attributes)
+            assert any(Profile.of(part).matches(event) for part in parts) == wanted, (one, other, attributes)
 
 
 @settings(max_examples=examples(150), deadline=None)
