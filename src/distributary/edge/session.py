@@ -120,6 +120,7 @@ class Session:
 
     @expiry.setter
     def expiry(self, seconds: float | None) -> None:
+        """Have it last otherwise: one that no longer outlives its connection leaves the disk."""
         lasted, self._expiry = self.lasts, seconds
         if lasted and not self.lasts:
             self._room.disk.forget(self.subscriber, [entry.place for entry in self.mailbox.after(0)])
