@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from distributary.filters.filter import Filter
+from distributary.filters.topic import TopicFilter
 from distributary.kernel import Flags, Floats, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
@@ -29,6 +30,7 @@ from distributary.matching.layers import Layers, Verifier
 from distributary.matching.scan import FilterScan
 from distributary.matching.single import SingleEvent
 from distributary.matching.slots import SlotTable, digest_of
+from distributary.matching.topic.shares import TopicShares
 
 EVERYTHING = ""
 """The driver of the combination without filters."""
@@ -60,6 +62,7 @@ class Combinations:
         self._indexes: dict[str, Index[Any]] = {}
         self._verifiers: dict[str, Verifier[Any] | FilterScan] = {}
         self._everything: int | None = None
+        self._topics = TopicShares()
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -78,7 +81,7 @@ class Combinations:
         if slot is not None:
             self._slots.use(slot)
             return slot
-        driver = _driver_of(filters)
+        driver = self._driver_of(filters)
         slot = self._slots.add(digest, self._kind_code(driver))
         self._hold_all(slot, driver, filters)
         return slot
@@ -103,7 +106,7 @@ class Combinations:
         drivers = self._drivers_of(columns)
         for row, filters in others.items():
             found[row] = np.frombuffer(digest_of(filters), np.uint8)
-            drivers[row] = self._kind_code(_driver_of(filters))
+            drivers[row] = self._kind_code(self._driver_of(filters))
         slots, new = self._slots.add_many(found, drivers)
         if (everything := np.flatnonzero(new & (drivers == 0))).size:
             self._everything = int(slots[everything[0]])
@@ -260,6 +263,16 @@ class Combinations:
                 slots = verifier.passing(single, slots)
         return slots
 
+    def _driver_of(self, filters: Mapping[str, Filter]) -> str:
+        """The kind of the filter that is guessed to let the fewest events pass."""
+        if len(filters) == 1:
+            return next(iter(filters))
+        shares = {kind: filter.selectivity for kind, filter in filters.items()}
+        topic = filters.get("topic")
+        if isinstance(topic, TopicFilter):
+            shares["topic"] = self._topics.add(topic)
+        return min(shares, key=shares.__getitem__, default=EVERYTHING)
+
     def _driver(self, slot: int) -> str:
         return self._kinds[self._slots.driver(slot)]
 
@@ -272,11 +285,6 @@ class Combinations:
         if kind not in self._verifiers:
             self._verifiers[kind] = verifier_class(kind)()
         return self._verifiers[kind]
-
-
-def _driver_of(filters: Mapping[str, Filter]) -> str:
-    """The kind of the filter that is guessed to let the fewest events pass."""
-    return min(filters, key=lambda kind: filters[kind].selectivity, default=EVERYTHING)
 
 
 def _hold(holder: Index[Any] | Verifier[Any], slots: Ints, coded: CodedFilters, codes: Ints) -> None:

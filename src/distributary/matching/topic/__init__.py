@@ -8,6 +8,7 @@ Ours, the default, and what it is made of, in reading order:
 - `shapes`: `TopicShapes`, which looks up one key per shape
 - `memo`: what was found for topics seen before
 - `verifier`: topic filters asked about single pairs only
+- `shares`: how many events a filter is guessed to let pass, from what others ask for
 
 The topic paper's three algorithms, on the base class in `index`: `tree`, `hash` and `regex`.
 
