@@ -210,7 +210,7 @@ async def test_operators_of_a_lost_node_continue_and_it_is_told_when_it_comes_ba
             )
             async with again:
                 await again.failure.wait()
-            assert any("the other nodes have removed it" in line for line in told)
+            assert any("it is no member any more" in line for line in told)
 
 
 @alone

@@ -114,8 +114,8 @@ def test_whoever_is_gone_from_the_file_or_whose_token_has_ended_is_not_known(pla
 
 def test_keys_of_a_set_are_chosen_by_name_and_secrets_are_refused(place: Place) -> None:
     keys = [
-        json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(issuer_key(name).public_key()))
-        for name in ("issuer", "b")
+        json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(key.public_key()))
+        for key in (issuer_key(), issuer_key("b"))
     ]
     for key, name in zip(keys, ("first", "second"), strict=True):
         key["kid"] = name
