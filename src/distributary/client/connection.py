@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
-from distributary.client.running_queries import RefusedError, RunningQueries
+from distributary.client.running_queries import RefusedError, RunningQueries, require_accepted
 from distributary.client.session import ClientItem, ClientSession
 from distributary.errors import DistributaryError
 from distributary.flow import Query, Source
@@ -158,10 +158,7 @@ class Client:
         refused = [
             (batch[place], reason) for batch, answer in asked for place, reason in (await answer).refused
         ]
-        if refused:
-            event, reason = refused[0]
-            more = f", and {len(refused) - 1} others" if len(refused) > 1 else ""
-            raise RefusedError(f"event {event.key} was refused: {reason}{more}", refused)
+        require_accepted(refused)
 
     @asynccontextmanager
     async def subscribed(

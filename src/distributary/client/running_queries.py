@@ -33,6 +33,14 @@ class RefusedError(DistributaryError):
         self.refused = tuple(refused)
 
 
+def require_accepted(refused: Sequence[tuple[Event, str]]) -> None:
+    """RefusedError when events that were published have been refused."""
+    if refused:
+        event, reason = refused[0]
+        more = f", and {len(refused) - 1} others" if len(refused) > 1 else ""
+        raise RefusedError(f"event {event.key} was refused: {reason}{more}", refused)
+
+
 @dataclass(eq=False)
 class RunningQuery:
     """One query of a client."""

@@ -32,7 +32,7 @@ from uuid import uuid4
 
 import msgspec
 
-from distributary.client.running_queries import RefusedError
+from distributary.client.running_queries import RefusedError, require_accepted
 from distributary.errors import DistributaryError, InputError
 from distributary.json_text import read_object
 from distributary.live.security import is_loopback
@@ -196,10 +196,7 @@ class WebClient:
                 refused += [(event, told["reason"]) for event in batch]
             else:
                 refused += [(batch[each["place"]], each["reason"]) for each in told["rejected"]]
-        if refused:
-            event, reason = refused[0]
-            more = f", and {len(refused) - 1} others" if len(refused) > 1 else ""
-            raise RefusedError(f"event {event.key} was refused: {reason}{more}", refused)
+        require_accepted(refused)
 
     @asynccontextmanager
     async def subscribed(
