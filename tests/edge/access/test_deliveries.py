@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,6 +56,7 @@ class GuardedWorld:
     def start(self) -> None:
         """Start the node, or start it again from its disk."""
         self.broker.crash()
+        self.access.changed.clear()  # the sessions of before have ended with their process
         self.broker.refuses = False
         self.sessions = Sessions(self.broker, lambda: 0.0, self.disk, self.access)
         self.sessions.restore(dict(self.disk.stored))
@@ -158,7 +158,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=examples(150), deadline=None, derandomize=True)  # others find the case below
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(filters, min_size=1, max_size=3), steps)
 def test_what_is_given_is_what_grants_and_subscriptions_let_pass(
     granted: list[dict[str, str]], taken: list[tuple[str, Any]]
@@ -169,7 +169,6 @@ def test_what_is_given_is_what_grants_and_subscriptions_let_pass(
             getattr(world, what)(*(() if given_ is None else (given_,)))
 
 
-@pytest.mark.xfail(strict=True, reason="an event that was taken before two starts is told as withdrawn")
 def test_what_was_taken_before_a_start_is_not_told_as_withdrawn_after_another(tmp_path: Path) -> None:
     world = make_world(tmp_path, {"topic": "A"})
     world.subscribe({"topic": "A"})
