@@ -8,7 +8,8 @@ Rules:
 - One node asks: the root of the tree. A node that becomes the root begins to; an item's event is named after
   its content, so nobody gets one twice.
 - A feed is asked for what has changed (`If-None-Match`, `If-Modified-Since`) every `every` seconds, or as
-  much later as its answer says (`Cache-Control: max-age`, `Retry-After`), a day at most.
+  much later as its answer says (`Cache-Control: max-age`, `Retry-After`), a day at most. A feed that changed in
+  the second of its answer may change again within it, and have the same date: it is asked for in full.
 - A feed that fails is asked again after twice the time before, up to a day, with some chance in it so that
   feeds that failed together do not come back together. One that is gone for good (410) is not asked any more.
 - Permanent redirections (301, 308) are remembered, others followed once; not more than `MOST_REDIRECTIONS`.
@@ -21,6 +22,7 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -165,13 +167,29 @@ class WebFeeds:
             raise OutgoingError(f"what is new could not be published: {reason}")
         feed.published += len(new)
         feed.rejected += len(read.rejected)
-        feed.tag, feed.modified = answer.headers.get("etag"), answer.headers.get("last-modified")
+        feed.tag, feed.modified = answer.headers.get("etag"), _settled_date(answer.headers)
 
     def _fail(self, feed: WebFeed, reason: str) -> None:
         feed.failures += 1
         feed.failing = reason
         pause = min(LONGEST_PAUSE, self._every * 2.0 ** min(feed.failures, 20))
         feed.due = max(feed.due, self._now() + pause * self._random.uniform(0.5, 1.0))
+
+
+def _settled_date(headers: Mapping[str, str]) -> str | None:
+    """When a feed changed last, if any later change has another date (RFC 9110, section 8.8.2.2).
+
+    >>> changed = "Wed, 18 Nov 2026 06:00:00 GMT"
+    >>> _settled_date({"last-modified": changed, "date": "Wed, 18 Nov 2026 06:00:01 GMT"}) == changed
+    True
+    >>> _settled_date({"last-modified": changed, "date": changed})
+    """
+    try:
+        changed = parsedate_to_datetime(headers["last-modified"])
+        answered = parsedate_to_datetime(headers["date"])
+        return headers["last-modified"] if (answered - changed).total_seconds() >= 1 else None
+    except (KeyError, ValueError, TypeError):  # not told, no dates, or one of them without a zone
+        return None
 
 
 def _fresh_seconds(headers: Mapping[str, str]) -> float:
