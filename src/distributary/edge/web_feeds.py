@@ -8,8 +8,8 @@ Rules:
 - One node asks: the root of the tree. A node that becomes the root begins to; an item's event is named after
   its content, so nobody gets one twice.
 - A feed is asked for what has changed (`If-None-Match`, `If-Modified-Since`) every `every` seconds, or as
-  much later as its answer says (`Cache-Control: max-age`, `Retry-After`), a day at most. A feed that changed in
-  the second of its answer may change again within it, and have the same date: it is asked for in full.
+  much later as its answer says (`Cache-Control: max-age`, `Retry-After`), a day at most. A feed that changed
+  in the second of its answer may change again within it, with the same date: it is asked for in full.
 - A feed that fails is asked again after twice the time before, up to a day, with some chance in it so that
   feeds that failed together do not come back together. One that is gone for good (410) is not asked any more.
 - Permanent redirections (301, 308) are remembered, others followed once; not more than `MOST_REDIRECTIONS`.
