@@ -11,7 +11,9 @@ Rules:
   what to do, and never used in part. What a crash has torn off was not safe, and is as if never written.
 - One process has a directory at a time; another is told which one.
 - A disk that is full or fails is told once (`on_failure`). Nothing is safe any more then: whoever keeps this
-  journal stops, and starts again from what was safe.
+  journal stops, and starts again from what was safe. Full means that less than `LEAST_ROOM` is left, which is
+  looked at before each transaction: the files have room of their own that SQLite uses again, and without that
+  rule a journal would find out at any later time, or never, as its luck is.
 
 Cost of a transaction: a flush, 0.4 ms on a solid-state disk. Opening reads and checks everything.
 """
@@ -42,6 +44,8 @@ MOST_WAITING = 16 << 20
 """Bytes that are not safe yet, beyond which a journal is congested."""
 LONGEST_LOG = 16 << 20
 """Bytes that the file of the write-ahead log keeps once it was emptied."""
+LEAST_ROOM = 4 << 20
+"""Bytes that must be free on the disk: as many as SQLite copies from the write-ahead log at a time."""
 
 _TABLES = (
     "CREATE TABLE stored (name TEXT PRIMARY KEY, checksum BLOB NOT NULL, value BLOB NOT NULL)",
@@ -257,8 +261,28 @@ class Journal:
         )
 
     def _require_one_more_write(self) -> None:
-        """A disk that is full already is told now, and not by the first client's request."""
-        self._commit([])
+        """A disk that is full or must not be written is told now, and not by the first client's request."""
+        database = self._database
+        assert database is not None
+        try:
+            self._require_room()
+        except DistributaryError as error:
+            raise DistributaryError(
+                f"{self.directory / FILE} cannot be written: {error}; make room, and start the node again"
+            ) from None
+        # SQLite writes nothing where a value becomes what it was, so the row is made anew.
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("DELETE FROM total")
+        database.execute("INSERT INTO total VALUES (?)", (_bytes(self._total),))
+        database.execute("COMMIT")
+
+    def _require_room(self) -> None:
+        disk = os.statvfs(self.directory)
+        left = disk.f_bavail * disk.f_frsize
+        if disk.f_blocks and left < LEAST_ROOM:  # some file systems do not say how large they are
+            raise DistributaryError(
+                f"its disk is full ({left >> 10:,} KB are left, and a node needs {LEAST_ROOM >> 10:,})"
+            )
 
     # Writing.
 
@@ -321,6 +345,7 @@ class Journal:
         """Write a transaction; runs in the thread."""
         database = self._database
         assert database is not None
+        self._require_room()
         database.execute("BEGIN IMMEDIATE")
         try:
             for name, value in rows:
