@@ -152,6 +152,17 @@ def test_a_standby_to_be_keeps_its_copy_while_heartbeats_name_the_one_before() -
     assert not tree.is_standby
 
 
+def test_a_standby_that_was_replaced_while_it_was_away_forgets_its_copy_wherever_it_comes_back() -> None:
+    tree, term = child_of_root()
+    tree.node.receive(LogCopies(term, 0, EVENTS[:2], True), ROOT, 1.0)
+    assert tree.is_standby
+    later = RootTerm(9.0, 0, ROOT, (EpochStart(9.0, 2),))
+    tree.settle(later)
+    effects = tree.node.receive(Heartbeat(1, 9.0, 0, 0, later, ROOT), ROOT, 9.5)  # not as a child of the root
+    assert not tree.is_standby
+    assert {each.name for each in effects if isinstance(each, Store)} == {"role", "events 1"}
+
+
 @pytest.mark.parametrize("company", [True, False])
 def test_a_root_that_comes_back_and_reaches_nobody_waits_if_there_were_others(company: bool) -> None:
     tree = tree_at(ROOT)

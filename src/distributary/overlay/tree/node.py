@@ -370,8 +370,10 @@ class TreeNode:
     def _parent_heartbeat(self, message: messages.Heartbeat, sender: Address) -> None:
         self._parent.heartbeat(message, sender)
         # While a new epoch is proposed to this node, the root's heartbeats are of the one before.
-        if message.root_children and sender == self.parent and message.term == self.root.term:
-            self._succession.standby_named(message.standby)
+        if sender == self.parent and message.term == self.root.term:
+            self._succession.standby_log.drop_older(message.term)
+            if message.root_children:
+                self._succession.standby_named(message.standby)
 
     def _child_failed(self, address: Address, link: int) -> None:
         self._succession.replicated.child_gone(address)

@@ -117,6 +117,11 @@ class StandbyLog:
             self._records.drop()
             self._kept.begin(self._kept.floor)
 
+    def drop_older(self, term: RootTerm) -> None:
+        """Forget a copy of an earlier epoch: this one began with another standby."""
+        if self.term is not None and self.term.epoch < term.epoch:
+            self.drop()
+
     def hand_over(self) -> tuple[NumberedEvent, ...]:
         """Have no copy any more, as this node becomes the root: what is on disk is the root's log now."""
         self.term = None
