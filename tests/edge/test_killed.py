@@ -68,10 +68,11 @@ def running(directory: Path) -> Iterator[KilledBroker]:
 
 
 class Peer:
-    """A client of paho-mqtt that connects again when it is told to.
+    """A client of paho-mqtt that connects again when it is told to, and says when it has.
 
-    By itself it would try more than once, and paho then forgets that a message was received: with every
-    attempt it takes a message of QoS 2 one step back, and sends it anew at last.
+    With every attempt to connect, paho takes a message of QoS 2 one step back until the broker has answered,
+    and so forgets that it was received, and sends it anew at last. By itself it would try more than once; and
+    a broker that is killed before it has answered is one attempt more.
     """
 
     def __init__(self, port: int, name: str) -> None:
@@ -86,10 +87,12 @@ class Peer:
         self.client.loop_start()
 
     def come_back(self) -> None:
-        """Connect again, once."""
+        """Connect again, once, and wait until paho has sent again what it must."""
         self.client.loop_stop()
         self.client.reconnect()
         self.client.loop_start()
+        self.client.subscribe("nothing")  # answered after CONNACK, with which paho sends again
+        self.answers.get(timeout=PATIENCE)
 
     def leave(self) -> None:
         self.client.disconnect()
