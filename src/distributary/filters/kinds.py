@@ -1,12 +1,17 @@
 """The filter kinds there are: the four built in, and those an application registers.
 
+An installed package names the modules that register its kinds as entry points of the group
+`distributary.filters`; they are loaded when kinds are first asked for, in the commands and in Spark's
+workers too.
+
 >>> sorted(kinds())
 ['change', 'path', 'topic', 'where']
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import entry_points
 
 from distributary.errors import DistributaryError, FilterError
 from distributary.filters.change import ChangeFilter
@@ -23,17 +28,38 @@ REMEMBERED_LENGTH = 1000
 BUILT_IN: dict[str, type[Filter]] = {
     filter_class.kind: filter_class for filter_class in (TopicFilter, WhereFilter, PathFilter, ChangeFilter)
 }
+ENTRY_POINTS = "distributary.filters"
+"""The group of entry points by which packages name the modules that register filter kinds."""
 _added: dict[str, type[Filter]] = {}
 
 
 def kinds() -> dict[str, type[Filter]]:
     """Every filter kind by its key in a subscription."""
-    return {**BUILT_IN, **_added}
+    return {**BUILT_IN, **_known_to_be_added()}
 
 
 def added_kinds() -> tuple[str, ...]:
     """The keys of the kinds that an application has registered."""
-    return tuple(_added)
+    return tuple(_known_to_be_added())
+
+
+@cache
+def _load_entry_points() -> None:
+    """Load what installed packages name, once; one that cannot be loaded is an error that names it."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            found = entry.load()
+        except Exception as error:
+            raise DistributaryError(
+                f"the filter kinds of {entry.value!r} (entry point {entry.name!r}) cannot be loaded: {error}"
+            ) from error
+        if isinstance(found, type) and issubclass(found, Filter):
+            register(found)
+
+
+def _known_to_be_added() -> dict[str, type[Filter]]:
+    _load_entry_points()
+    return _added
 
 
 def register(filter_class: type[Filter]) -> type[Filter]:
@@ -55,7 +81,7 @@ def parse_filters(subscription: Subscription) -> dict[str, Filter]:
 def check_filters(subscription: Subscription) -> None:
     """Raise `FilterError` when a filter cannot be understood; kinds not registered are passed over."""
     for kind, given in subscription.filters().items():
-        if kind in BUILT_IN or kind in _added:
+        if kind in BUILT_IN or kind in _known_to_be_added():
             parse_filter(kind, given)
 
 
@@ -63,7 +89,7 @@ def parse_filter(kind: str, given: object) -> Filter:
     """The filter that a subscription gives under this kind; `FilterError` when there is no such kind."""
     if isinstance(given, str) and len(given) <= REMEMBERED_LENGTH and kind in BUILT_IN:
         return _parsed(kind, given)
-    filter_class = BUILT_IN.get(kind) or _added.get(kind)
+    filter_class = BUILT_IN.get(kind) or _known_to_be_added().get(kind)
     if filter_class is None:
         raise FilterError(f"no such filter kind; known are {', '.join(kinds())}", field=kind)
     return filter_class.parse(given)

@@ -14,7 +14,8 @@ In reading order:
 - `queries`: stream queries as DataFrames, and their items as events;
 - `pipeline`: a stream with sinks, archive, quarantine and metrics, from a TOML file (`distributary run`);
 - `replay`: subscriptions over the archive of a pipeline (`distributary replay`);
-- `micro_batch`, `storage`, `session`: what Spark knows of a micro-batch, small files, the commands' session;
+- `workers`, `session`: what Python workers need, and the commands' session; `micro_batch`, `storage`: what
+  Spark knows of a micro-batch, small files;
   `places`: where in a file a line stands that cannot be read.
 
 What is exported here is the room's interface, and importing it loads Spark. Of the other rooms only `cli` and

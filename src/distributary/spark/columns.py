@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +67,7 @@ class EventColumns:
         """Raise an error if a column or one to carry is missing, or of a type that it cannot have."""
         self._require(schema, "id", self.id, (StringType, IntegralType), "a string or a whole number")
         for role, name in (("topic", self.topic), ("document", self.document)):
-            if name in schema.names:
+            if name in schema.names or name != role:  # the default names what events may have
                 self._require(schema, role, name, (StringType,), "a string")
         if self.order is not None:
             self._require(schema, "order", self.order, (DataType,), "something that can be ordered")
@@ -81,7 +82,9 @@ class EventColumns:
         for name in carry:
             if name not in schema.names:
                 known = ", ".join(schema.names)
-                raise DistributaryError(f"cannot carry {name!r}: the events have the columns {known}")
+                raise DistributaryError(
+                    f"cannot carry {name!r}: the events have the columns {known}{nearest(name, schema.names)}"
+                )
 
     def batch(self, table: pa.Table | pa.RecordBatch) -> EventBatch:
         """The events as the matcher reads them; it rejects those that these columns make malformed."""
@@ -127,11 +130,22 @@ class EventColumns:
         if name not in schema.names:
             raise DistributaryError(
                 f"the events have no column {name!r} for {role}; name it with {role}=..., "
-                f"one of {', '.join(schema.names)}"
+                f"one of {', '.join(schema.names)}{nearest(name, schema.names)}"
             )
         if not isinstance(schema[name].dataType, kinds):
             given = schema[name].dataType.simpleString()
             raise DistributaryError(f"the {role} column {name!r} must be {what}, not {given}")
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """A question for the known name that was probably meant; nothing if none is near.
+
+    >>> nearest("pirce", ["id", "price"])
+    '; did you mean price?'
+    """
+    by_small_letters = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_small_letters, n=1)
+    return f"; did you mean {by_small_letters[near[0]]}?" if near else ""
 
 
 def _floats(name: str, column: pa.Array | pa.ChunkedArray) -> Iterator[tuple[str, pa.Array]]:

@@ -19,6 +19,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 from distributary.errors import DistributaryError
 from distributary.spark.columns import quoted
 from distributary.spark.rows import Batches
+from distributary.spark.workers import map_in_arrow
 
 MATCH_COLUMNS = ("event_id", "subscription_id", "subscriber")
 
@@ -40,7 +41,7 @@ def deliver(matches: DataFrame) -> DataFrame:
         asked = StructField("subscriptions", ArrayType(StringType()))
         schema = StructType([*keys, asked, *carried])
         task = _DeliverTask(tuple(field.name for field in carried))
-        return matches.repartition("event_id").mapInArrow(task.run, schema)
+        return map_in_arrow(matches.repartition("event_id"), task.run, schema)
     names = [field.name for field in carried]
     return grouped_matches(matches, ("event_id", "subscriber"), F.col("subscription_id"), names)
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError, InputError, UnknownSubscriptionError
+from distributary.files import subscriptions_to_table
 from distributary.filters.kinds import parse_filters
 from distributary.matching.batch import EventBatch
 from distributary.matching.explain import Explanation, explain_rejected
@@ -27,15 +28,18 @@ from distributary.quarantine import Rejection
 from distributary.spark.columns import EventColumns, quoted
 from distributary.spark.index.build import (
     INDEX_LIMIT,
-    accepted,
+    Subscriptions,
+    listed,
     report_rejected,
     single_part,
     with_known_columns,
 )
 from distributary.spark.index.find import FixedIndex
+from distributary.spark.index.parts import accepted
 from distributary.spark.index.repeated import table_in_order
 from distributary.spark.places import ARRIVAL
 from distributary.spark.rows import Batches
+from distributary.spark.workers import map_in_arrow
 from distributary.store import SubscriptionStore, open_store
 
 REASONS = pa.list_(
@@ -60,7 +64,7 @@ ROWS_AT_A_TIME = 1_000
 
 def explain(
     events: DataFrame,
-    subscriptions: DataFrame | SubscriptionStore | str,
+    subscriptions: Subscriptions,
     *,
     event_ids: Sequence[str | int] | str | None = None,
     subscription_ids: Sequence[str] | str | None = None,
@@ -93,7 +97,7 @@ def explain(
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema)
     rejected: list[Rejection] = []
-    chosen = _chosen(subscriptions, subscription_ids, version, workspace, rejected)
+    chosen = _chosen(events.sparkSession, subscriptions, subscription_ids, version, workspace, rejected)
     entries = [(None, one) for one in chosen]
     index = single_part(events.sparkSession, entries, rejected, workspace=workspace)
     report_rejected(rejected, strict=False)
@@ -109,11 +113,12 @@ def explain(
         rows = rows.repartition(*by).sortWithinPartitions(*map(quoted, columns.ordering))
     elif wanted is not None:
         rows = rows.where(F.col(quoted(id)).cast("string").isin(sorted(wanted)))
-    return rows.mapInArrow(ExplainTask(index, columns, wanted).run, EXPLAINED_DDL)
+    return map_in_arrow(rows, ExplainTask(index, columns, wanted).run, EXPLAINED_DDL)
 
 
 def _chosen(
-    subscriptions: DataFrame | SubscriptionStore | str,
+    session: SparkSession,
+    subscriptions: Subscriptions,
     ids: Sequence[str] | None,
     version: int | None,
     workspace: str | None,
@@ -127,6 +132,8 @@ def _chosen(
         if ids is not None:
             table = table.filter(pc.is_in(table["id"], pa.array(ids, pa.string())))
     else:
+        if not isinstance(subscriptions, DataFrame):
+            subscriptions = session.createDataFrame(subscriptions_to_table(listed(subscriptions)))
         given = with_known_columns(subscriptions)
         given = given.limit(INDEX_LIMIT + 1) if ids is None else given.where(F.col("id").isin(list(ids)))
         table = table_in_order(given)

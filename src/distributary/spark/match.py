@@ -19,18 +19,18 @@ from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 from distributary.errors import SubscriptionWarning
 from distributary.quarantine import Rejection
 from distributary.spark.columns import HOME, PART, EventColumns
-from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, find_or_build
+from distributary.spark.index.build import CAPACITY, IndexOptions, Strategy, Subscriptions, find_or_build
 from distributary.spark.lint import lint_of
 from distributary.spark.places import ARRIVAL
 from distributary.spark.rows import REJECTION_COLUMNS, MatchRows
 from distributary.spark.tasks import MatchTasks
 from distributary.spark.tolerances import matched_in_batch, matched_in_stream
-from distributary.store import SubscriptionStore
+from distributary.spark.workers import map_in_arrow
 
 
 def match(
     events: DataFrame,
-    subscriptions: DataFrame | SubscriptionStore | str,
+    subscriptions: Subscriptions,
     *,
     id: str = "id",
     topic: str = "topic",
@@ -61,10 +61,10 @@ def match(
     attribute; the fields of a struct have dotted names. `carry` lists columns of the events to have in the
     result. Malformed events match nothing; the function `rejected` shows them.
 
-    `subscriptions` is a DataFrame (id, subscriber, topic, where, path, change), which is read once, or a
-    subscription store or its location, which a stream follows: a change takes effect with the next
-    micro-batch. Outside a stream `version` says which version to use (default: the newest). A malformed
-    subscription is left out, told to the log and added to `rejected`; `strict` raises instead.
+    `subscriptions` is a DataFrame (id, subscriber, topic, where, path, change), which is read once, a list
+    of `Subscription`, or a subscription store or its location, which a stream follows: a change takes effect
+    with the next micro-batch. Outside a stream `version` says which version to use (default: the newest). A
+    malformed subscription is left out, told to the log and added to `rejected`; `strict` raises instead.
 
     Subscriptions with a tolerance (`change`) see the events of each topic in the order of the column `order`,
     which must be named if there are any; `tolerances=False` leaves these subscriptions out.
@@ -97,9 +97,9 @@ def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
     index, routed = tasks.index, events
     if index.plan is not None:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
-        visits = events.mapInArrow(tasks.route, StructType([*events.schema, *extra]))
+        visits = map_in_arrow(events, tasks.route, StructType([*events.schema, *extra]))
         routed = visits.repartitionById(index.parts, F.col(PART))
-    matched = routed.mapInArrow(tasks.match, schema)
+    matched = map_in_arrow(routed, tasks.match, schema)
     if not index.tolerances:
         return matched
     second = matched_in_stream if events.isStreaming else matched_in_batch
@@ -134,4 +134,4 @@ def rejected(
     columns = EventColumns(id, topic, document, order)
     columns.check(events.schema)
     schema = ", ".join(f"{name} string" for name in REJECTION_COLUMNS)
-    return events.mapInArrow(columns.rejections, schema)
+    return map_in_arrow(events, columns.rejections, schema)

@@ -45,6 +45,12 @@ def open_session(
         return builder.getOrCreate()
 
 
+def keep_state_in_rocksdb(spark: SparkSession) -> None:
+    """Have streams of a session keep their state in RocksDB: Spark keeps no state of Python's in another."""
+    if spark.conf.get(STATE_STORE, "") != ROCKSDB:
+        spark.conf.set(STATE_STORE, ROCKSDB)
+
+
 @contextmanager
 def logging_to(log: Path) -> Iterator[None]:
     """Have Python's loggers and warnings write to the log instead of the terminal."""

@@ -30,7 +30,9 @@ from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
 from distributary.spark.columns import HOME, PART, EventColumns, quoted
 from distributary.spark.rows import Batches
+from distributary.spark.session import keep_state_in_rocksdb
 from distributary.spark.tasks import MatchTasks
+from distributary.spark.workers import map_in_arrow, packed_kinds, packed_task, unpacked
 
 BUCKETS = 64
 """Keys of the state operator. Each call of it costs much, however little it does."""
@@ -50,24 +52,29 @@ def matched_in_batch(events: DataFrame, tasks: MatchTasks) -> DataFrame:
     columns = tasks.columns
     assert columns.order is not None
     bare = StructType([field for field in events.schema if field.name not in (PART, HOME)])
-    picked = events.mapInArrow(tasks.pick_tolerant, StructType([*bare, StructField(PART, IntegerType())]))
+    picked = map_in_arrow(events, tasks.pick_tolerant, StructType([*bare, StructField(PART, IntegerType())]))
     topic = F.col(quoted(columns.topic)) if columns.topic in events.columns else F.lit("")
     ordered = picked.repartition(PART, topic).sortWithinPartitions(PART, *columns.ordering)
-    return ordered.mapInArrow(tasks.match_ordered, tasks.rows.schema(bare))
+    return map_in_arrow(ordered, tasks.match_ordered, tasks.rows.schema(bare))
 
 
 def matched_in_stream(events: DataFrame, tasks: MatchTasks) -> DataFrame:
     """The matches of the events of a stream that depend on tolerances."""
-    packed = events.mapInArrow(PackTask(tasks).run, PACKED)
+    packed = map_in_arrow(events, PackTask(tasks).run, PACKED)
     return matched_with_state(packed, tasks, events.schema)
 
 
 def matched_with_state(packed: DataFrame, tasks: MatchTasks, events: StructType) -> DataFrame:
     """The matches of packed events, and the rows of the result that were packed with them."""
-    matched = packed.groupBy("bucket").transformWithState(
+    return map_in_arrow(with_state(packed, tasks), unpack, tasks.rows.schema(events))
+
+
+def with_state(packed: DataFrame, tasks: MatchTasks) -> DataFrame:
+    """The same, still packed: a column `payload` of Arrow bytes."""
+    keep_state_in_rocksdb(packed.sparkSession)
+    return packed.groupBy("bucket").transformWithState(
         ToleranceState(tasks), "payload binary", "Append", "None"
     )
-    return matched.mapInArrow(unpack, tasks.rows.schema(events))
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,10 @@ class ToleranceState(StatefulProcessor):
         self._tasks = tasks
         plan = tasks.index.plan
         self._plan = None if plan is None else blake2b(plan.encode(), digest_size=16).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels with the filter kinds that an application has added."""
+        return _unpacked_state, (packed_task(self._tasks), packed_kinds())
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state; Spark calls this once for each partition and micro-batch."""
@@ -181,6 +192,10 @@ class ToleranceState(StatefulProcessor):
                 "subscriptions were others when it started; start with a new checkpoint, or keep the "
                 "subscriptions in a store, which keeps its plan"
             )
+
+
+def _unpacked_state(tasks: bytes, added: bytes) -> ToleranceState:
+    return ToleranceState(unpacked(tasks, added))
 
 
 def unpack(batches: Batches) -> Batches:

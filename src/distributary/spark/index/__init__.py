@@ -3,6 +3,7 @@
 - `find`: what travels with a task (`SparkIndex`) and how the task finds and opens the matcher that it needs.
 - `plans`: the rendezvous plan of a store, which stays once it is made.
 - `build`: what the driver does: find an index that is recent enough for the subscriptions, or build one;
+  `parts`: building its parts, on the driver or by tasks;
   `repeated`: which subscription of a DataFrame counts when several have one id; `temporary`: where indexes
   are that last as long as the process.
 

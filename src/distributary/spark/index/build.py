@@ -13,38 +13,37 @@ import os
 import shutil
 import uuid
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import IntegerType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
-from distributary.errors import DamagedError, DistributaryError, InputError
-from distributary.filters.kinds import added_kinds, parse_filters
+from distributary.errors import DamagedError, DistributaryError
+from distributary.files import subscriptions_to_table
+from distributary.filters.kinds import added_kinds
 from distributary.matching.frozen import FORMAT
-from distributary.matching.matcher import Matcher, RejectedInput
-from distributary.matching.rendezvous.census import SubscriptionCensus
-from distributary.matching.rendezvous.plan import Rendezvous
 from distributary.model import Subscription
-from distributary.quarantine import Rejection, StrictError, rejection
-from distributary.spark.columns import EventColumns
+from distributary.quarantine import Rejection, StrictError
+from distributary.spark.columns import EventColumns, nearest
 from distributary.spark.index import find
+from distributary.spark.index.parts import Entry, accepted, build_part, build_parts, make_plan, publish
 from distributary.spark.index.plans import keep_plan, kept_plan
-from distributary.spark.index.repeated import read_subscriptions, table_in_order, without_repeated
+from distributary.spark.index.repeated import table_in_order, without_repeated
 from distributary.spark.index.temporary import temporary_directory
-from distributary.spark.rows import Batches
 from distributary.store import SubscriptionStore, open_store
+from distributary.toml_files import suggestion
 
 Strategy = Literal["auto", "index", "rendezvous"]
-Entry = tuple[int | None, Subscription]
-"""A subscription with the serial that a store has given it, if one has."""
+STRATEGIES: tuple[str, ...] = get_args(Strategy)
+Subscriptions = DataFrame | SubscriptionStore | str | Iterable[Subscription]
+"""What events are matched against: a DataFrame, a store or its location, or subscriptions as they are."""
 
 INDEX_LIMIT = 1_500_000
 """More subscriptions than this are divided into parts, unless the user says otherwise."""
@@ -62,8 +61,6 @@ MAX_LOOKED_AT = 20_000
 """Of a DataFrame that is divided into parts, the driver fetches so many subscriptions to look at."""
 Look = Callable[[Callable[[], pa.Table]], None]
 """Is given what reads the subscriptions, or some of them, as a table."""
-PLACE = "__place"
-"""The column with the part in which tasks have placed a subscription."""
 
 _log = logging.getLogger("distributary")
 
@@ -80,10 +77,16 @@ class IndexOptions:
     strict: bool = False
     engines: Mapping[str, str] | None = None
 
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise DistributaryError(
+                f"there is no strategy {self.strategy!r}; {suggestion(str(self.strategy), STRATEGIES)}"
+            )
+
 
 def find_or_build(
     events: DataFrame,
-    subscriptions: DataFrame | SubscriptionStore | str,
+    subscriptions: Subscriptions,
     columns: EventColumns,
     options: IndexOptions,
     rejected: list[Rejection],
@@ -114,7 +117,10 @@ def find_or_build(
             look(partial(subscriptions.table, options.version))
         return index
     found: list[Rejection] = []
-    index = fixed_index(subscriptions, options, found, look)
+    if isinstance(subscriptions, DataFrame):
+        index = fixed_index(subscriptions, options, found, look)
+    else:
+        index = _index_of(events.sparkSession, listed(subscriptions), options, found, look)
     report_rejected(found, options.strict)
     rejected.extend(found)
     if index.tolerances and columns.order is None:
@@ -149,18 +155,56 @@ def fixed_index(
             look(given.limit(MAX_LOOKED_AT).toArrow)
         unique = without_repeated(given, rejected)
         root = Path(options.workspace or _own_directory(spark)) / f"parts-{uuid.uuid4().hex}"
-        plan = _make_plan(unique, options.capacity)
-        tolerances, empty = _build_parts(
+        plan = make_plan(unique, options.capacity)
+        tolerances, empty = build_parts(
             unique, plan, root, root.name, options.tolerances, rejected, options.engines
         )
         return find.FixedIndex(plan.to_json(), tolerances, str(root), empty=empty)
     table = table_in_order(given)
     if look is not None:
         look(lambda: table)
-    entries = [(None, one) for one in accepted(table, rejected)]
+    return _driver_index(spark, accepted(table, rejected), options, rejected)
+
+
+def _index_of(
+    spark: SparkSession,
+    subscriptions: list[Subscription],
+    options: IndexOptions,
+    rejected: list[Rejection],
+    look: Look | None,
+) -> find.FixedIndex:
+    """Build the index of subscriptions that the driver has."""
+    if options.strategy == "rendezvous" or (options.strategy == "auto" and len(subscriptions) > INDEX_LIMIT):
+        return fixed_index(
+            spark.createDataFrame(subscriptions_to_table(subscriptions)), options, rejected, look
+        )
+    if look is not None:
+        plain = [one for one in subscriptions if not one.more]
+        look(lambda: subscriptions_to_table(plain))
+    return _driver_index(spark, subscriptions, options, rejected)
+
+
+def listed(subscriptions: Iterable[Subscription]) -> list[Subscription]:
+    """Subscriptions as a list; `DistributaryError` for anything else."""
+    found = list(subscriptions) if isinstance(subscriptions, Iterable) else [subscriptions]
+    for one in found:
+        if not isinstance(one, Subscription):
+            raise DistributaryError(
+                f"{str(one)[:80]!r} is no subscription but of type {type(one).__name__}; give a DataFrame, a "
+                "store or its location, or a list of Subscription(...)"
+            )
+    return found
+
+
+def _driver_index(
+    spark: SparkSession,
+    subscriptions: Iterable[Subscription],
+    options: IndexOptions,
+    rejected: list[Rejection],
+) -> find.FixedIndex:
     return single_part(
         spark,
-        entries,
+        [(None, one) for one in subscriptions],
         rejected,
         workspace=options.workspace,
         tolerances=options.tolerances,
@@ -180,7 +224,7 @@ def single_part(
     """Build an index of one part of these subscriptions, where every task will find it."""
     root = Path(workspace or temporary_directory()) / f"parts-{uuid.uuid4().hex}"
     label = find.part_label(root.name, 0)
-    found = _build_part(find.part_directory(root, 0), label, entries, tolerances, rejected, engines)
+    found = build_part(find.part_directory(root, 0), label, entries, tolerances, rejected, engines)
     if workspace is None and not _sees_driver_files(spark):
         return find.FixedIndex(None, found, _shipped(spark, root), shipped=True)
     return find.FixedIndex(None, found, str(root))
@@ -193,7 +237,7 @@ def with_known_columns(subscriptions: DataFrame) -> DataFrame:
         if name not in known:
             raise DistributaryError(
                 f"the subscriptions have a column {name!r}, which is no field of a subscription and may be a "
-                f"misspelt filter; known are {', '.join(known)}: rename or drop it"
+                f"misspelt filter{nearest(name, known)}; known are {', '.join(known)}: rename or drop it"
             )
     for name in ("id", "subscriber"):
         if name not in subscriptions.columns:
@@ -256,7 +300,7 @@ def _plan_of(
         return kept
     if strategy == "index" or (strategy == "auto" and store.table(version).num_rows <= INDEX_LIMIT):
         return None
-    made = _make_plan(_frame(spark, store.table(version)), options.capacity)
+    made = make_plan(_frame(spark, store.table(version)), options.capacity)
     return keep_plan(store, options.capacity, made.to_json())
 
 
@@ -287,14 +331,14 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
     if plan is None:
         entries = zip(table["serial"].to_pylist(), accepted(table, rejected), strict=True)
         label = find.part_label(index.base_name(version), 0)
-        _build_part(find.part_directory(building, 0), label, entries, index.tolerances, rejected)
+        build_part(find.part_directory(building, 0), label, entries, index.tolerances, rejected)
     else:
         name = index.base_name(version)
-        _build_parts(_frame(spark, table), plan, building, name, index.tolerances, rejected)
+        build_parts(_frame(spark, table), plan, building, name, index.tolerances, rejected)
     (building / "about.json").write_text(
         json.dumps({"subscriptions": len(table), "rejected": [one.to_record() for one in rejected]})
     )
-    _publish(building, find.base_directory(index.root, version))
+    publish(building, find.base_directory(index.root, version))
     # Whoever has an older base open keeps it until it is closed.
     bases = sorted(name for name in os.listdir(index.root) if name.isdigit())
     for name in bases[:-BASES_KEPT]:
@@ -304,169 +348,3 @@ def _build_base(spark: SparkSession, index: find.LiveIndex, version: int) -> Non
 def _frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     """A store's table as a DataFrame, in pieces that several cores can work on."""
     return spark.createDataFrame(table).repartition(PIECES)
-
-
-# Building parts
-
-
-def _build_part(
-    directory: Path,
-    label: str,
-    entries: Iterable[Entry],
-    tolerances: bool,
-    rejected: list[Rejection],
-    engines: Mapping[str, str] | None = None,
-) -> bool:
-    """Freeze a matcher of these subscriptions; returns whether any of them has a tolerance.
-
-    Without `tolerances`, subscriptions that have one are left out.
-    """
-    kept = [(serial, one) for serial, one in entries if tolerances or one.change is None]
-    refused: list[RejectedInput] = []
-    matcher = Matcher(
-        (one for _, one in kept),
-        serials=(_stable_serial(one) if serial is None else serial for serial, one in kept),
-        rejected=refused,
-        engines=engines,
-    )
-    for found in refused:
-        record = json.dumps(kept[found.position][1].to_record(), default=str)
-        rejected.append(rejection(f"subscription {found.id}", found.error, record))
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    matcher.freeze(directory, label=label)
-    return matcher.has_tolerances
-
-
-def _stable_serial(subscription: Subscription) -> int:
-    """The serial of a subscription that no store has numbered: a hash of all its fields, of 63 bits."""
-    text = json.dumps(subscription.to_record(), sort_keys=True, default=str)
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
-
-
-def _make_plan(subscriptions: DataFrame, capacity: int) -> Rendezvous:
-    """A rendezvous plan from a census that is taken where the subscriptions are."""
-    census = SubscriptionCensus()
-    for row in subscriptions.mapInArrow(_take_census, "census binary").collect():
-        census.merge(SubscriptionCensus.from_bytes(bytes(row.census)))
-    return Rendezvous.plan(census, capacity=capacity)
-
-
-def _take_census(batches: Batches) -> Batches:
-    census = SubscriptionCensus()
-    for batch in batches:
-        for read in read_subscriptions(pa.table(batch)):
-            if not isinstance(read, Rejection):
-                try:
-                    census.add(parse_filters(read))
-                except InputError:
-                    continue  # reported by the task that builds part 0
-    yield pa.RecordBatch.from_pydict({"census": pa.array([census.to_bytes()], pa.binary())})
-
-
-def _build_parts(
-    subscriptions: DataFrame,
-    plan: Rendezvous,
-    root: Path,
-    name: str,
-    tolerances: bool,
-    rejected: list[Rejection],
-    engines: Mapping[str, str] | None = None,
-) -> tuple[bool, frozenset[int]]:
-    """Build each part of a plan in a task; returns whether there are tolerances, and the empty parts.
-
-    The parts are frozen as those of the index of this name.
-    """
-    placed = subscriptions.mapInArrow(
-        _PlaceTask(plan.to_json()).run, StructType([*subscriptions.schema, StructField(PLACE, IntegerType())])
-    )
-    builder = _BuildTask(str(root), name, tolerances, engines)
-    built = (
-        placed.repartitionById(plan.parts, F.col(PLACE))
-        .mapInArrow(builder.run, "part int, tolerances boolean, rejected string")
-        .collect()
-    )
-    empty = frozenset(range(plan.parts)) - {row.part for row in built}
-    for part in empty:
-        _build_part(find.part_directory(root, part), find.part_label(name, part), [], tolerances, [], engines)
-    rejected += [Rejection(**record) for row in built for record in json.loads(row.rejected)]
-    return any(row.tolerances for row in built), empty
-
-
-@dataclass(frozen=True)
-class _PlaceTask:
-    """Gives every subscription the parts it lives in; a malformed one goes to part 0 to be reported."""
-
-    plan: str
-
-    def run(self, batches: Batches) -> Batches:
-        plan = Rendezvous.from_json(self.plan)
-        for batch in batches:
-            parts = [self._parts(plan, read) for read in read_subscriptions(pa.table(batch))]
-            rows = [row for row, found in enumerate(parts) for _ in found]
-            places = pa.array([part for found in parts for part in found], pa.int32())
-            yield batch.take(pa.array(rows, pa.int32())).append_column(PLACE, places)
-
-    def _parts(self, plan: Rendezvous, read: Subscription | Rejection) -> list[int]:
-        try:
-            return [0] if isinstance(read, Rejection) else plan.parts_of(parse_filters(read), read.id)
-        except InputError:
-            return [0]
-
-
-@dataclass(frozen=True)
-class _BuildTask:
-    """Builds the parts whose subscriptions a task gets, and tells of each what was malformed, as JSON."""
-
-    root: str
-    name: str
-    tolerances: bool
-    engines: Mapping[str, str] | None
-
-    def run(self, batches: Batches) -> Batches:
-        rejected: list[Rejection] = []
-        entries: dict[int, list[Entry]] = {}
-        for batch in batches:
-            table = pa.table(batch)
-            serials = table["serial"].to_pylist() if "serial" in table.schema.names else [None] * len(table)
-            reads = read_subscriptions(table.drop_columns([PLACE]))
-            for place, serial, read in zip(table[PLACE].to_pylist(), serials, reads, strict=True):
-                if isinstance(read, Rejection):
-                    rejected.append(read)
-                else:
-                    entries.setdefault(place, []).append((serial, read))
-        for part, found in entries.items():
-            directory = find.part_directory(Path(self.root), part)
-            # Another attempt of this task may be building the same part.
-            attempt = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}")
-            label = find.part_label(self.name, part)
-            tolerances = _build_part(attempt, label, found, self.tolerances, rejected, self.engines)
-            _publish(attempt, directory)
-            yield self._built(part, tolerances, rejected)
-            rejected = []
-        if rejected:
-            yield self._built(-1, False, rejected)
-
-    def _built(self, part: int, tolerances: bool, rejected: list[Rejection]) -> pa.RecordBatch:
-        records = json.dumps([one.to_record() for one in rejected])
-        columns = {"part": pa.array([part], pa.int32()), "tolerances": [tolerances], "rejected": [records]}
-        return pa.RecordBatch.from_pydict(columns)
-
-
-def accepted(table: pa.Table, rejected: list[Rejection]) -> Iterator[Subscription]:
-    """The subscriptions of a table; rows that are none are added to `rejected`."""
-    for one in read_subscriptions(table):
-        if isinstance(one, Rejection):
-            rejected.append(one)
-        else:
-            yield one
-
-
-def _publish(made: Path, final: Path) -> None:
-    """Give a complete directory its name; when somebody was faster, theirs is as good."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        made.rename(final)
-    except OSError:
-        if not final.exists():
-            raise
-        shutil.rmtree(made)

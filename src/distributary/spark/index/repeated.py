@@ -28,6 +28,7 @@ from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
 from distributary.spark.places import RESERVED
 from distributary.spark.rows import Batches
+from distributary.spark.workers import map_in_arrow
 from distributary.store.columns import to_subscriptions
 
 POSITION, WRONG, RANK = RESERVED + "position", RESERVED + "wrong", RESERVED + "rank"
@@ -54,7 +55,7 @@ def without_repeated(subscriptions: DataFrame, rejected: list[Rejection]) -> Dat
         return subscriptions
     ordered = subscriptions if has_order(subscriptions) else _by_text(subscriptions)
     numbered = ordered.withColumn(POSITION, F.monotonically_increasing_id())
-    marked = numbered.mapInArrow(_mark, StructType([*numbered.schema, StructField(WRONG, BooleanType())]))
+    marked = map_in_arrow(numbered, _mark, StructType([*numbered.schema, StructField(WRONG, BooleanType())]))
     rank = F.row_number().over(Window.partitionBy("id", WRONG).orderBy(POSITION))
     ranked = marked.withColumn(RANK, rank)
     kept = (F.col(RANK) == 1) | F.col("id").isNull() | F.col(WRONG)

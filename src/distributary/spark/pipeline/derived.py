@@ -43,6 +43,7 @@ from distributary.spark.queries.sql import SQL_TYPES, published_topic_sql
 from distributary.spark.rows import DERIVED, EVENT, FLOW, REJECTED, Batches, TaggedRows, whole
 from distributary.spark.tasks import MatchTasks
 from distributary.spark.tolerances import PACKED, PackTask, matched_with_state, packed_rows
+from distributary.spark.workers import map_in_arrow
 
 STREAM, TIME, SIZE = RESERVED + "stream", RESERVED + "time", RESERVED + "size"
 ORDER = RESERVED + "order"
@@ -78,9 +79,9 @@ def derived_rows(events: DataFrame, pipeline: Pipeline, carry: Sequence[str], in
     published = frozenset(published_topics(catalogue))
     task = FlowTask(MatchTasks(index, named, tagged), tagged, times, published, pipeline.checkpoint)
     if index.tolerances:
-        rows = matched_with_state(items.mapInArrow(task.packed, PACKED), task.tasks, items.schema)
+        rows = matched_with_state(map_in_arrow(items, task.packed, PACKED), task.tasks, items.schema)
     else:
-        rows = items.mapInArrow(task.run, tagged.schema(items.schema))
+        rows = map_in_arrow(items, task.run, tagged.schema(items.schema))
     found = tagged.event_schema(items.schema)
     event = F.struct(*(as_carried(field, columns, found, "event.") for field in inner.fields))
     if not keep:

@@ -18,7 +18,9 @@ from distributary.spark.queries.inputs import CALL, ITEMS, JOIN, RANK
 from distributary.spark.queries.packed import ARRAY_OF, ARRAYS, NULL_ARRAYS, PACKED_DDL, struct
 from distributary.spark.queries.plan import Stage
 from distributary.spark.queries.sql import literal
+from distributary.spark.session import keep_state_in_rocksdb
 from distributary.spark.tolerances import unpack
+from distributary.spark.workers import map_in_arrow
 
 LAST_MOMENT = 2**53
 """Beyond this, a moment in milliseconds is no timestamp any more; windows that close later never do."""
@@ -59,7 +61,7 @@ def _calls(stage: Stage) -> dict[int, PythonCall]:
 def _with_calls(stage: Stage, rows: DataFrame) -> DataFrame:
     """Packed rows with what Python makes of the items of those that have any."""
     calls = _calls(stage)
-    return rows.mapInArrow(CallTask(calls).run, PACKED_DDL) if calls else rows.drop("items")
+    return map_in_arrow(rows, CallTask(calls).run, PACKED_DDL) if calls else rows.drop("items")
 
 
 def _numbered_in_batch(stage: Stage, rows: DataFrame) -> DataFrame:
@@ -73,12 +75,13 @@ def _numbered_in_batch(stage: Stage, rows: DataFrame) -> DataFrame:
 
 def _numbered_in_stream(stage: Stage, rows: DataFrame) -> DataFrame:
     """Windows by count over groups that wait for the watermark."""
-    buckets = _with_event_time(rows.mapInArrow(pack_by_group, "bucket int, closes bigint, payload binary"))
+    keep_state_in_rocksdb(rows.sparkSession)
+    buckets = _with_event_time(map_in_arrow(rows, pack_by_group, "bucket int, closes bigint, payload binary"))
     schema = "moment timestamp, payload binary"
     counted = buckets.groupBy("bucket").transformWithState(
         CountingState(_calls(stage)), schema, "Append", "EventTime", None, "moment"
     )
-    return counted.mapInArrow(unpack, PACKED_DDL)
+    return map_in_arrow(counted, unpack, PACKED_DDL)
 
 
 def _aggregated(stage: Stage, rows: DataFrame) -> DataFrame:
