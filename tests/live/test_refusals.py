@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,24 @@ def test_a_node_with_other_settings_is_told_which_and_both_values(
             assert any(wanted in each for each in said), "the one that refuses tells it too"
 
     check()
+
+
+@alone
+async def test_a_node_whose_signatures_have_another_layout_is_told_whoever_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = (
+        "the nodes of this network have layout {} of 'hope-tags', not {}: run the same version at all nodes"
+    )
+    ours = LiveBroker("plant", "hope-tags", name="hall-1", on_notice=lambda said: None)
+    before = replace(SYSTEMS["hope-tags"], layout=1)  # as versions before layouts, it tells none
+    monkeypatch.setitem(SYSTEMS, "hope-tags", before)
+    theirs = LiveBroker("plant", "hope-tags", name="hall-2", on_notice=lambda said: None)
+    for one, other, mine, asked in ((ours, theirs, 2, 1), (theirs, ours, 1, 2)):
+        async with one:
+            with pytest.raises(DistributaryError) as refused:
+                await other.links.meet(one.endpoint)
+            assert str(refused.value).endswith(f"refuses: {told.format(mine, asked)}")
 
 
 def test_settings_that_mean_the_same_are_the_same(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from distributary.errors import DistributaryError
 from distributary.live.codec import OLDEST, VERSION
 from distributary.overlay.node import Address
+from distributary.systems.options import LAYOUT
 
 MAX_GREETING = 4_096
 """The longest frame that a stranger may send."""
@@ -121,12 +122,26 @@ def refusal(own: Greeting, theirs: Greeting) -> str | None:
         return f"node {own.address} is this one: give each node a name of its own"
     if theirs.system != own.system:
         return f"the nodes of this network run {own.system!r}, not {theirs.system!r}"
-    if (different := other_settings(own, theirs)) is not None:
+    if (different := other_layout(own, theirs) or other_settings(own, theirs)) is not None:
         return different
     if theirs.oldest > own.newest or theirs.newest < own.oldest:
         spoken = f"node {theirs.address} speaks versions {theirs.oldest} to {theirs.newest} of the protocol"
         return f"{spoken}, node {own.address} versions {own.oldest} to {own.newest}: update one of them"
     return None
+
+
+def other_layout(own: Greeting, theirs: Greeting) -> str | None:
+    """Why what nodes of another version of the system compute does not fit; None if it does.
+
+    >>> ours = Greeting(1, 1, "plant", 7, None, "hope-kbpp", (("layout", "2"),))
+    >>> other_layout(ours, ours._replace(address=8, settings=()))
+    "the nodes of this network have layout 2 of 'hope-kbpp', not 1: run the same version at all nodes"
+    """
+    mine, other = (dict(each.settings).get(LAYOUT, "1") for each in (own, theirs))
+    if mine == other:
+        return None
+    told = f"the nodes of this network have layout {mine} of {own.system!r}, not {other}"
+    return f"{told}: run the same version at all nodes"
 
 
 def other_settings(own: Greeting, theirs: Greeting) -> str | None:

@@ -19,7 +19,7 @@ from distributary.overlay.broker import Broker
 from distributary.overlay.node import Address
 from distributary.overlay.trace_text import text_of, value_of
 from distributary.systems.assembly import CIRCLE, Settings
-from distributary.systems.options import read_options
+from distributary.systems.options import LAYOUT, read_options
 from distributary.systems.table import system
 
 QUERIES = "queries"
@@ -103,6 +103,8 @@ class Membership:
         values = {**defaults, **read_options(self.system, found.options, self.chosen)}
         if found.by_size and values.get("dimension") is None:
             values["nodes"] = self.nodes
+        if found.layout > 1:
+            values[LAYOUT] = found.layout
         return tuple((name, short(value)) for name, value in values.items())
 
     def settings(self) -> Settings:

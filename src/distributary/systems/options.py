@@ -12,6 +12,9 @@ from typing import Any
 
 from distributary.errors import SettingError
 
+LAYOUT = "layout"
+"""By this name nodes tell the layout of what they compute, which nobody chooses; 1 if they do not."""
+
 
 @dataclass(frozen=True)
 class SystemOption:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Literal
 
 from distributary.errors import SettingError
+from distributary.matching.path.signature import SIGNATURE_LAYOUT
 from distributary.overlay.node import Address
 from distributary.overlay.ring.placement import OrderedPlacement, ScatteredPlacement
 from distributary.overlay.tree.state import TreeSettings
@@ -75,6 +76,8 @@ class System:
     names_all: bool = True
     """Whether a delivery names every subscription of its subscriber that wants the event; else one is enough,
     as rendezvous that know of different ones select for themselves."""
+    layout: int = 1
+    """Of what each node computes for itself and compares with others': nodes with another do not fit."""
 
 
 def system(name: str) -> System:
@@ -221,6 +224,7 @@ SYSTEMS: dict[str, System] = {
         DOCUMENTS,
         options=HOPE,
         by_size=True,
+        layout=SIGNATURE_LAYOUT,
     ),
     "hope-kbsp": System(
         "subscriptions to every key that covers them (001)",
@@ -228,6 +232,7 @@ SYSTEMS: dict[str, System] = {
         DOCUMENTS,
         options=BOUNDED_HOPE,
         by_size=True,
+        layout=SIGNATURE_LAYOUT,
     ),
     "hope-tags": System(
         "the same, for the attributes of events in place of documents (001)",
@@ -235,6 +240,7 @@ SYSTEMS: dict[str, System] = {
         RANGES,
         options=BOUNDED_HOPE,
         by_size=True,
+        layout=SIGNATURE_LAYOUT,
     ),
     "ring": System(
         "the ring alone: every event to the owner of its id",

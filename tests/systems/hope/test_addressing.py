@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from distributary.errors import DistributaryError, DocumentError
 from distributary.filters.kinds import parse_filters
+from distributary.matching.path.signature import SIGNATURE_LAYOUT
 from distributary.model import Event, Subscription
 from distributary.overlay.hypercube import covers
 from distributary.systems.hope.addressing import Addressing, fitting_dimension
+from distributary.systems.hope.tags import TagAddressing
 from distributary.workloads import documents
 
 EVENTS = list(documents.events(30, seed=1, size=300))
@@ -44,6 +46,14 @@ def test_structures_differ_in_keys_and_more_so_in_filters() -> None:
     addresses = [addressing.of_filters(each) for each in FILTERS]
     keys, filters = {each.key for each in addresses}, {each.filter for each in addresses}
     assert 25 < len(keys) < len(filters)
+
+
+def test_who_changes_the_bits_of_signatures_raises_their_layout() -> None:
+    """Nodes with the same layout work together, so they must find the same addresses."""
+    event = Event("e", document="<r k='7'><a>7</a><b>x</b><c><d>\u00e9</d></c></r>", attributes={"x/y": 8.5})
+    addresses = [addressing(8, 32, 2, 32).of_event(event) for addressing in (Addressing, TagAddressing)]
+    found = [(each.key, f"{each.filter:x}") for each in addresses]
+    assert (SIGNATURE_LAYOUT, found) == (2, [(238, "421d960e85e166f8"), (32, "20040020000400")])
 
 
 TEXTS = [

@@ -52,6 +52,9 @@ STEP, FIRST_FACTOR, SECOND_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94
 """The constants of SplitMix64, by which a checksum becomes two hashes."""
 WORD = (1 << 64) - 1
 
+SIGNATURE_LAYOUT = 2
+"""Which bits an item sets. Raised when they change, as signatures of different layouts do not compare; 1 was
+before values had the bits of their checksums."""
 SIGNATURE = "signature"
 """The attribute under which an event carries the signature of its document."""
 _HEXADECIMAL = re.compile("[0-9a-f]+")
