@@ -9,6 +9,8 @@ Rules:
 - A port that was asked for is taken or refused; one that was not asked for is the usual one, or the next that
   is free, which is told.
 - Beyond loopback MQTT and the web listen only with TLS and an access file.
+- With an access file clients log in by MQTT and the web alone: where nodes connect, nobody says who they are.
+  Other nodes see everything, so they are let in only where the operator has said that there are some.
 - The first signal ends it in good order: clients are told, the node leaves. A second ends it at once.
 """
 
@@ -49,6 +51,8 @@ from distributary.systems.tree.feed_application import POLL_EVERY
 
 MQTT_PORT, WEB_PORT = 1883, 8080
 ANY_PORT = Endpoint("127.0.0.1", 0)
+LOG_IN_ELSEWHERE = "this broker has an access file: clients log in by MQTT, HTTP or WebSocket"
+NO_OTHER_NODES = "this broker has an access file and is alone; with --listen or --join it has others"
 NEXT_PORTS = 100
 """Ports that are looked at after the usual one, when that is taken."""
 TICK = 1.0
@@ -71,8 +75,8 @@ class ServeSettings:
     certificate: tuple[Path, Path] | None = None
     """For clients of MQTT and the web: the file of the certificate, and that of its key."""
     contacts: tuple[Endpoint, ...] = ()
-    listen: Endpoint = ANY_PORT
-    """Where other nodes connect."""
+    listen: Endpoint | None = None
+    """Where other nodes connect; None for any port of this machine."""
     tls: TlsFiles | None = None
     """For other nodes."""
     name: str | None = None
@@ -105,6 +109,8 @@ class ServedBroker:
             contacts=settings.contacts,
             tls=settings.tls,
             data=None if settings.data is None else settings.data / "node",
+            clients_refused=None if settings.access is None else LOG_IN_ELSEWHERE,
+            nodes_refused=NO_OTHER_NODES if _stands_alone(settings) else None,
             on_notice=note,
         )
         self.access = Access(settings.access, on_notice=note)
@@ -138,7 +144,7 @@ class ServedBroker:
                 stored = await asyncio.to_thread(self._journal.open)
                 stack.push_async_callback(self._journal.close)
             stack.push_async_callback(self.broker.stop)
-            await self.broker.start(*settings.listen)
+            await self.broker.start(*(settings.listen or ANY_PORT))
             self.sessions.restore(stored)
             self.room.start(stored)
             await self._listen(tls)
@@ -246,6 +252,11 @@ class ServedBroker:
             await asyncio.sleep(DEMO_PAUSE)
             made = replace(event, attributes={**event.attributes, "source": source})
             self.edge.publish([made], lambda reason: None)
+
+
+def _stands_alone(settings: ServeSettings) -> bool:
+    """Whether no other node is expected, by a broker that keeps some things from some people."""
+    return settings.access is not None and settings.listen is None and not settings.contacts
 
 
 async def serve(settings: ServeSettings, say: Callable[[str], None], ready: Path | None = None) -> bool:

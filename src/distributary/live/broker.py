@@ -11,7 +11,8 @@ Rules:
   are up, and join through whoever answers first.
 - A node's address is made from its name, so a broker that comes back is known as the one that it was.
 - Clients connect where other nodes do (`clients`). What is for none of them goes to `on_delivery`, for
-  whoever subscribes in this process.
+  whoever subscribes in this process. Clients and other nodes may be refused there (`clients_refused`,
+  `nodes_refused`), with the reason that they are told.
 - With a directory for its data (`data`) a broker keeps there what its node must not forget (`journal`), and
   where other nodes listen. One that comes back with it goes on as what it was, and tries its contacts until
   one answers: a whole network may be starting again. When the disk is full or fails, the broker says so and
@@ -97,6 +98,8 @@ class LiveBroker:
         lines: LinkLines | None = None,
         trace: WriteLine | None = None,
         data: Path | None = None,
+        clients_refused: str | None = None,
+        nodes_refused: str | None = None,
         on_delivery: Callable[[Delivery], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
     ) -> None:
@@ -120,8 +123,9 @@ class LiveBroker:
             lines=lines,
             on_notice=self._notice,
             on_refused=self._suspect,
+            nodes_refused=nodes_refused,
         )
-        self.clients = self.links.clients = ClientRoom(network, self)
+        self.clients = self.links.clients = ClientRoom(network, self, clients_refused)
         self.journal = None if data is None else Journal(data, self._fail)
         self._neighbours = KnownNeighbours(self.links)
         self.failure = asyncio.Event()

@@ -14,7 +14,8 @@ Rules:
   so that they wait too.
 - A client that takes its deliveries too slowly to keep the queue below `MOST_QUEUED` is told so and let go:
   no other client waits for it, and nothing is left out in silence.
-- Clients connect on loopback, or with a certificate of the network's authority.
+- Clients connect on loopback, or with a certificate of the network's authority. A broker that has them log in
+  elsewhere (`refused`) lets none of them in here.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ class RoomClient(Protocol):
 class ClientRoom:
     """All clients of one broker."""
 
-    def __init__(self, network: str, broker: Served) -> None:
+    def __init__(self, network: str, broker: Served, refused: str | None = None) -> None:
         self.network = network
+        self.refused = refused
+        """Why no client is let in that connects where nodes do; None where they are."""
         self.broker = broker
         self.requests = Requests()
         """The subscriptions that clients wait for."""
@@ -131,9 +134,7 @@ class ClientRoom:
         if greeting.oldest > VERSION or greeting.newest < OLDEST:
             spoken = f"{greeting.oldest} to {greeting.newest}"
             return f"the client speaks versions {spoken} of the protocol, this broker version {VERSION}"
-        if not greeting.client:
-            return "a client needs a name"
-        return None
+        return self.refused if greeting.client else "a client needs a name"
 
     def enter(self, greeting: messages.ClientGreeting, line: ClientConnection) -> ClientLine:
         """Let a client in."""

@@ -57,6 +57,7 @@ class ConnectionOwner(Protocol):
     limits: Limits
     counts: Counter[str]
     clients: ClientRoom | None
+    nodes_refused: str | None
     lines: LinkLines
 
     def own_greeting(self) -> Greeting:
@@ -250,11 +251,15 @@ class Connection(asyncio.Protocol):
             self._admit(message, room)
         elif not isinstance(message, Greeting):
             raise CodecError(f"a {type(message).__name__} before any greeting")
-        elif (reason := refusal(self._owner.own_greeting(), message)) is not None:
+        elif (reason := self._refusal(message)) is not None:
             self._say(GreetingRefusal(reason))
             self._refused(reason)
         elif self._owner.lines.hears(message.address):
             self._accept(message)
+
+    def _refusal(self, theirs: Greeting) -> str | None:
+        """Why a node is refused; None if it is not."""
+        return self._owner.nodes_refused or refusal(self._owner.own_greeting(), theirs)
 
     def _admit(self, message: ClientGreeting, room: ClientRoom) -> None:
         refused = room.refusal(message)

@@ -88,6 +88,7 @@ class Links:
         system: str = "",
         settings: tuple[tuple[str, str], ...] = (),
         seed: int = 0,
+        nodes_refused: str | None = None,
     ) -> None:
         self.address = address
         self.endpoint: Endpoint | None = None
@@ -106,6 +107,8 @@ class Links:
         """Called when there is no process where a node was."""
         self.clients: ClientRoom | None = None
         """Where clients are let in; None where only nodes are."""
+        self.nodes_refused = nodes_refused
+        """Why no node is let in; None where they are."""
         self._random = Random(f"{seed}:{address}")
         self._server: asyncio.Server | None = None
         self._peers: dict[Address, _Peer] = {}
