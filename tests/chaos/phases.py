@@ -1,7 +1,7 @@
 """How far a pipeline's process has come in a micro-batch, told from what it has left on disk.
 
-A micro-batch leaves its traces in this order: its offsets, the version it is bound to, shuffled rows, the
-state of the tolerances, then one output after the other, its record, and Spark's commit. A batch that is done
+A micro-batch leaves its traces in this order: its offsets, the version it is bound to, what tasks have staged,
+the state of the tolerances, then one output after the other, its record, and Spark's commit. A batch that is done
 again finds the traces of the first attempt, so only those count that are not older than the process.
 """
 
@@ -17,12 +17,15 @@ PHASES = (
     "starting",
     "planned",
     "matching",
+    "staged",
     "remembered",
     *(f"{when} {output}" for output in OUTPUTS for when in ("in", "after")),
     "recorded",
     "between batches",
 )
 """What may be seen, in the order of a batch's life: `in` an output's writing, `after` it is complete."""
+COMMITTING = PHASES[PHASES.index(f"in {OUTPUTS[0]}") : PHASES.index("recorded") + 1]
+"""Those in which the driver commits a batch."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class Traces:
                 return f"after {output}" if complete else f"in {output}"
         if any(map(self._fresh, self.place.glob(f"checkpoint/state/0/*/{batch + 1}.*"))):
             return "remembered"
+        if any(map(self._fresh, self.place.glob("deliveries/_staged/*/*"))):
+            return "staged"
         if self.bound(batch) or self._shuffled(batch):
             return "matching"
         offsets = self.place / "checkpoint" / "offsets" / str(batch)
@@ -64,7 +69,7 @@ class Traces:
         if self._fresh(output / "_complete" / str(batch)) or self._fresh(output / f"batch={batch}/_SUCCESS"):
             return True, True
         begun = [output / f"batch={batch}", *output.glob(f"each=*/batch={batch}")]
-        return any(map(self._fresh, [*begun, *output.glob(".spark-staging-*")])), False
+        return any(map(self._fresh, begun)), False
 
     def bound(self, batch: int) -> bool:
         """Whether a task of this process has decided which version the batch uses."""

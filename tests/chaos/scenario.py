@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from chaos.phases import PHASES, Traces, stream_of
+from chaos.phases import COMMITTING, PHASES, Traces, stream_of
 from chaos.supply import Supply
 from chaos.victim import Victim
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
@@ -71,6 +71,9 @@ class Aim:
     phase: str | None = None
     batches: int = 0
     seconds: float = 0.0
+
+
+NOWHERE = Aim()
 
 
 @dataclass(frozen=True)
@@ -150,15 +153,21 @@ class Scenario:
         (self.place / "pipeline.toml").write_text(text)
         return load_pipeline(self.place / "pipeline.toml")
 
-    def start(self) -> tuple[Victim, Traces]:
-        """Start the pipeline; what is left on disk from now on is this process's."""
+    def start(self, aim: Aim = NOWHERE) -> tuple[Victim, Traces]:
+        """Start the pipeline; what is left on disk from now on is this process's.
+
+        It will stand still where the aim is, if that is in a commit.
+        """
         shutil.rmtree(self.place / "local", ignore_errors=True)
         stamp = self.place / "started"
         stamp.touch()
-        return Victim(self.place, self.master), Traces(self.place, stamp.stat().st_mtime_ns)
+        traces = Traces(self.place, stamp.stat().st_mtime_ns)
+        batch = traces.committed() + 1 + aim.batches
+        halt = (aim.phase, batch) if aim.phase in COMMITTING else None
+        return Victim(self.place, self.master, halt), traces
 
     def kill_once(self, aim: Aim) -> None:
-        victim, traces = self.start()
+        victim, traces = self.start(aim)
         try:
             first = traces.committed() + 1
             if aim.phase is None:

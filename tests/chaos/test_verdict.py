@@ -133,7 +133,7 @@ def test_phases_are_told_from_what_a_process_leaves_and_old_traces_do_not_count(
         leave(f"checkpoint/commits/{before}")
     os.utime(tmp_path / "checkpoint/commits/3", (900, 900))
     seen = [traces.phase(), leave("checkpoint/offsets/4"), leave(f"subscriptions/bound/query/{4:020d}")]
-    seen.append(leave("checkpoint/state/0/1/5.zip"))
+    seen += [leave("deliveries/_staged/run/part-1.parquet"), leave("checkpoint/state/0/1/5.zip")]
     for name in OUTPUTS:
         begun, complete = output(name)
         (tmp_path / begun).mkdir(parents=True)

@@ -16,11 +16,17 @@ DEADLINE = 1200.0
 
 
 class Victim:
-    """A running pipeline. Its Python workers have a process group, but not a session, of their own."""
+    """A running pipeline. Its Python workers have a process group, but not a session, of their own.
 
-    def __init__(self, place: Path, master: str) -> None:
+    It may be told to stand still in a phase of a batch's commit (see `halting`).
+    """
+
+    def __init__(self, place: Path, master: str, halt: tuple[str, int] | None = None) -> None:
         self.place = place
-        command = [sys.executable, "-m", "distributary", "run", str(place / "pipeline.toml")]
+        program = ["-m", "distributary"]
+        if halt is not None:
+            program = [str(Path(__file__).with_name("halting.py")), halt[0], str(halt[1])]
+        command = [sys.executable, *program, "run", str(place / "pipeline.toml")]
         with (place / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
                 [*command, "--master", master],

@@ -6,7 +6,7 @@
 In reading order:
 
 - `match`, `deliver`: the two functions that users call first; `columns` says which columns mean what, `rows`
-  which rows come out;
+  which rows come out, `grouped` makes matches deliveries;
 - `index`: the index of the subscriptions, found or built by the driver and opened by tasks;
 - `tasks`, `tolerances`: what tasks do with Arrow batches, and the branch for matches that depend on the past;
 - `lint`: the subscriptions held against the events' schema before they are matched; `explain`:

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import IO, cast
 
 import pyarrow as pa
-from pyarrow import dataset, fs
+from pyarrow import dataset, fs, parquet
 
 from distributary.errors import DistributaryError
 
@@ -60,6 +60,38 @@ def read_parquet(location: str, chosen: dataset.Expression | None = None) -> pa.
         raise DistributaryError(f"cannot read {location}: {error}") from None
 
 
+def new_file(location: str) -> pa.NativeFile:
+    """A new file to write bytes to, whose directory is made if need be; whoever asked for it closes it."""
+    files, path = _file_system(location)
+    files.create_dir(str(PurePosixPath(path).parent), recursive=True)
+    return files.open_output_stream(path)
+
+
+def read_table(location: str) -> pa.Table:
+    """The rows of one Parquet file."""
+    files, path = _file_system(location)
+    return parquet.read_table(path, filesystem=files, partitioning=None)
+
+
+def make_directory(location: str) -> None:
+    """Make a directory and those above it, unless they are there."""
+    files, path = _file_system(location)
+    files.create_dir(path, recursive=True)
+
+
+def move(location: str, target: str) -> None:
+    """Give a file another name on its file system, in a directory that is there."""
+    files, path = _file_system(location)
+    files.move(path, _file_system(target)[1])
+
+
+def remove_directory(location: str) -> None:
+    """Remove a directory and all that is in it, if it is there."""
+    files, path = _file_system(location)
+    if files.get_file_info(path).type == fs.FileType.Directory:
+        files.delete_dir(path)
+
+
 def write_atomically(location: str, text: str) -> None:
     """Write a small file under another name and rename it, so that it is there whole or not at all."""
     files, path = _file_system(location)
@@ -76,6 +108,15 @@ def directories(location: str) -> list[str]:
     files, path = _file_system(location)
     listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
     return [one.path for one in listed if one.type == fs.FileType.Directory]
+
+
+def visible_files(location: str) -> Iterator[str]:
+    """The paths of all files below a directory that Spark would read; none when that does not exist."""
+    files, path = _file_system(location)
+    for one in files.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+        parts = PurePosixPath(one.path).relative_to(path).parts
+        if one.type == fs.FileType.File and not any(part.startswith(("_", ".")) for part in parts):
+            yield one.path
 
 
 def numbered_files(location: str, ending: str = "") -> Iterator[int]:

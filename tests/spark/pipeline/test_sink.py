@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType, _parse_datatype_string
 
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.commits import last_record, read_record, read_records
@@ -21,7 +23,8 @@ from distributary.spark.pipeline.config import Sink, parse_pipeline
 from distributary.spark.pipeline.deliveries import kafka_rows, read_deliveries
 from distributary.spark.pipeline.metrics import read_metrics
 from distributary.spark.pipeline.outputs import complete_batches, read_archive
-from distributary.spark.pipeline.sink import BatchWriter
+from distributary.spark.pipeline.receipts import RECEIPT_DDL
+from distributary.spark.pipeline.start import batch_writer
 
 TAGGED = (
     "kind string, event_id string, subscription_id string, subscriber string, field string, reason string, "
@@ -85,10 +88,12 @@ def delivered(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((row[0], row[1], tuple(row[2]), row[3]) for row in rows)
 
 
-def writer_to(place: Path, sink: Sink | None = None) -> BatchWriter:
+def writer_to(place: Path, sink: Sink | None = None) -> Callable[[DataFrame, int], None]:
+    """What stages the tagged rows of a batch and commits them, as a pipeline does."""
     text = """
         checkpoint = "checkpoint"
         source = { format = "rate" }
+        events = { order = "at" }
         subscriptions = { store = "subscriptions" }
         sink = { path = "out", columns = ["price"] }
         quarantine = { path = "bad" }
@@ -97,7 +102,15 @@ def writer_to(place: Path, sink: Sink | None = None) -> BatchWriter:
     """
     pipeline = parse_pipeline(text, str(place / "pipeline.toml"))
     plan(place)
-    return BatchWriter(pipeline if sink is None else replace(pipeline, sink=sink), topic="topic", clock="at")
+    event = _parse_datatype_string(TAGGED)["event"].dataType
+    assert isinstance(event, StructType)
+    writer = batch_writer(pipeline if sink is None else replace(pipeline, sink=sink), event)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        receipts = rows.mapInArrow(writer.staging.run_task, RECEIPT_DDL)
+        pickle.loads(pickle.dumps(writer))(receipts, batch)
+
+    return write
 
 
 def plan(place: Path, batches: int = 8) -> None:
@@ -123,8 +136,7 @@ def test_a_batch_leaves_deliveries_archive_quarantine_metrics_and_a_record(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     matches = random_matches(Random(seed), 30)
-    write = pickle.loads(pickle.dumps(writer_to(tmp_path)))
-    write(tagged(spark, matches, 30, ["{}", "not json"]), 7)
+    writer_to(tmp_path)(tagged(spark, matches, 30, ["{}", "not json"]), 7)
 
     deliveries = read_deliveries(spark, str(tmp_path / "out"))
     assert delivered(deliveries) == expected_deliveries(matches)

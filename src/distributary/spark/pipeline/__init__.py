@@ -6,7 +6,9 @@ In reading order:
 - `source`: the events as a streaming DataFrame;
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;
-- `sink`: writing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
+- `job`: the one job of a micro-batch; its tasks match, stage what comes of it and give receipts: `staging`,
+  which says how a batch is written and committed, `receipts`, `directories` (those of subscribers);
+- `sink`: committing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
   its record in `commits`;
 - `run`: `distributary run`, with `progress`.
 

@@ -3,11 +3,14 @@
 A delivery has `event_id`, `subscriber`, `subscriptions` (the ids that matched, sorted) and the columns of the
 event that the sink carries. Three layouts:
 
-- files: `<path>/batch=<id>`, overwritten by a batch that is done again;
-- files, each: `<path>/each=<subscriber>/batch=<id>`, every directory put in place in one step, and
-  `_complete/<id>` when all are; those that have no directory of their own share
-  `each=__HIVE_DEFAULT_PARTITION__`, Spark's name for null;
+- files: `<path>/batch=<id>`, replaced by a batch that is done again;
+- files, each: `<path>/each=<subscriber>/batch=<id>`, and `_complete/<id>` when all are there; those that have
+  no directory of their own share `each=__HIVE_DEFAULT_PARTITION__`, Spark's name for null;
 - anything else: rows appended, with the batch id in a column. A batch that is done again appends again.
+
+Parquet without options is what tasks have staged, put in place. For all else a job of Spark's reads what was
+staged and writes it in the format of the sink; so it does where deliveries of one event and subscriber were
+made in several places, to make them one (`regrouped`).
 
 A subscriber's name becomes the name of a directory or a Kafka topic as it is when it can be one. Otherwise it
 is shortened to what is allowed there with a hash behind it; names that look as if they had one get one too,
@@ -16,42 +19,92 @@ so that no two subscribers ever share a place.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from collections.abc import Sequence
+from math import ceil
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from distributary.spark import storage
 from distributary.spark.columns import quoted
-from distributary.spark.deliver import deliver
 from distributary.spark.pipeline.config import FILE_FORMATS, SUBSCRIBER, Sink
-from distributary.spark.pipeline.outputs import files_for, mark_complete, read_batches, write_batch
+from distributary.spark.pipeline.directories import DEFAULT_PARTITION
+from distributary.spark.pipeline.outputs import (
+    mark_complete,
+    put_in_directories,
+    put_in_place,
+    read_batches,
+    remove_spread,
+)
+from distributary.spark.pipeline.receipts import Receipt, StagedFile
+from distributary.spark.pipeline.staging import DELIVERIES, EVENT_IDS
 
 HASHED = r"-[0-9a-f]{32}\z"
 DIRECTORY_NAME = r"^[^\p{Cntrl}]{1,60}\z"
 """Short enough for a directory's name even if every character has to be escaped."""
 TOPIC_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\z"
 """They end where the name ends: a `$` would let a line break pass there."""
-DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+ROWS_A_FILE = 200_000
+MOST_IDS = 1 << 22
+"""Event ids that the driver compares; of more, deliveries are made one by Spark in any case."""
 
 
-def deliveries(matches: DataFrame, columns: tuple[str, ...] = ()) -> DataFrame:
-    """One row for each event and subscriber, from tagged rows that are matches."""
-    carried = [F.col(f"event.{quoted(name)}").alias(name) for name in columns]
-    return deliver(matches.select("event_id", "subscription_id", "subscriber", *carried))
+def is_staged_as_written(sink: Sink) -> bool:
+    """Whether what tasks stage is what the sink is to hold."""
+    return sink.format == "parquet" and not sink.options
 
 
-def write_deliveries(found: DataFrame, sink: Sink, batch: int, matches: int) -> int:
-    """Write the deliveries of a batch, which come from so many matches; returns how many there were."""
-    observation = Observation()
-    rows = found.observe(observation, F.count(F.lit(1)).alias("rows"))
-    if sink.format == "csv":  # which has no lists
-        rows = rows.withColumn("subscriptions", F.to_json("subscriptions"))
-    if sink.format not in FILE_FORMATS:
-        _append(rows, sink, batch)
-    elif sink.each:
-        _write_each(rows, sink, batch, matches)
-    else:
-        assert sink.path is not None
-        write_batch(rows, sink.path, batch, rows=matches, format=sink.format, options=sink.options)
-    return int(observation.get["rows"])
+def delivery_schema(event: StructType, columns: Sequence[str]) -> StructType:
+    """The columns of deliveries, for events of this schema."""
+    plain = [StructField(name, StringType()) for name in ("event_id", "subscriber")]
+    asked = StructField("subscriptions", ArrayType(StringType()))
+    carried = [StructField(name, event[name].dataType) for name in columns]
+    return StructType([*plain, asked, *carried])
+
+
+def write_deliveries(
+    spark: SparkSession, receipt: Receipt, sink: Sink, batch: int, schema: StructType
+) -> int:
+    """Write the deliveries that tasks have staged for a batch; returns how many there were."""
+    files = receipt.of(DELIVERIES)
+    count = sum(one.rows for one in files)
+    alone = not any_repeated(receipt.of(EVENT_IDS))
+    if alone and is_staged_as_written(sink):
+        assert sink.path is not None, "a sink of files has a path"
+        put = put_in_directories if sink.each else put_in_place
+        put(files, sink.path, batch)
+        return count
+    rows = spark.read.schema(schema).parquet(*(one.location for one in files))
+    if not alone:
+        rows = regrouped(rows, sink.columns).persist()
+    try:
+        count = count if alone else rows.count()
+        _write_by_spark(rows, sink, batch, count)
+    finally:
+        if not alone:
+            rows.unpersist()
+    return count
+
+
+def any_repeated(files: Sequence[StagedFile]) -> bool:
+    """Whether deliveries of one event may have been made in more than one place."""
+    if len(files) < 2:
+        return False
+    total = sum(one.rows for one in files)
+    if total > MOST_IDS:
+        return True
+    ids = pa.concat_tables(storage.read_table(one.location) for one in files)["event_id"]
+    return int(pc.count_distinct(ids).as_py()) < total
+
+
+def regrouped(rows: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Deliveries of which some have the same event and subscriber, made one."""
+    asked = F.sort_array(F.array_distinct(F.flatten(F.collect_list("subscriptions"))))
+    carried = [F.first(quoted(name)).alias(name) for name in columns]
+    return rows.groupBy("event_id", "subscriber").agg(asked.alias("subscriptions"), *carried)
 
 
 def read_deliveries(spark: SparkSession, path: str, format: str = "parquet") -> DataFrame:
@@ -89,14 +142,28 @@ def place_name(column: str, allowed: str) -> Column:
     )
 
 
-def _write_each(found: DataFrame, sink: Sink, batch: int, matches: int) -> None:
-    assert sink.path is not None
+def _write_by_spark(rows: DataFrame, sink: Sink, batch: int, count: int) -> None:
+    if sink.format == "csv":  # which has no lists
+        rows = rows.withColumn("subscriptions", F.to_json("subscriptions"))
+    files = max(1, ceil(count / ROWS_A_FILE))
+    if sink.format not in FILE_FORMATS:
+        _append(rows, sink, batch)
+    elif sink.each:
+        _write_each(rows, sink, batch, files)
+    else:
+        writer = rows.coalesce(files).write.format(sink.format).options(**dict(sink.options))
+        writer.mode("overwrite").save(f"{sink.path}/batch={batch}")
+
+
+def _write_each(found: DataFrame, sink: Sink, batch: int, files: int) -> None:
+    assert sink.path is not None, "a sink of files has a path"
+    remove_spread(sink.path, batch)
     name = place_name("subscriber", DIRECTORY_NAME)
     if isinstance(sink.each, tuple):
         name = F.when(F.col("subscriber").isin(list(sink.each)), name)
     placed = found.withColumn("each", name).withColumn("batch", F.lit(batch))
     # All rows of a directory come from one task, so that each is one file.
-    writer = placed.repartition(files_for(matches), "each").write.format(sink.format)
+    writer = placed.repartition(files, "each").write.format(sink.format)
     writer = writer.options(**dict(sink.options)).option("partitionOverwriteMode", "dynamic")
     writer.mode("overwrite").partitionBy("each", "batch").save(sink.path)
     mark_complete(sink.path, batch)

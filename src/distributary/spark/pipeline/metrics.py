@@ -16,77 +16,68 @@ Tables below one path, joined by `batch`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from distributary.spark.columns import quoted
-from distributary.spark.pipeline.outputs import read_batches, write_batch
-from distributary.spark.rows import EVENT, FLOW, MATCH
+from distributary.spark import storage
+from distributary.spark.pipeline.outputs import read_batches, write_table
+from distributary.spark.pipeline.receipts import FlowCount, Receipt, StagedFile
+from distributary.spark.pipeline.staging import SUBSCRIPTIONS, TOPICS, added_up
 
-OPERATORS = "stream STRING, kind STRING, items LONG, bytes LONG, inputs LONG, selectivity DOUBLE, late LONG"
+TOPIC_COUNTS = pa.schema([("topic", pa.string()), ("events", pa.int64()), ("matches", pa.int64())])
+SUBSCRIPTION_COUNTS = pa.schema(
+    [("subscription_id", pa.string()), ("subscriber", pa.string()), ("matches", pa.int64())]
+)
+OPERATORS = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("kind", pa.string()),
+        ("items", pa.int64()),
+        ("bytes", pa.int64()),
+        ("inputs", pa.int64()),
+        ("selectivity", pa.float64()),
+        ("late", pa.int64()),
+    ]
+)
 TIMES = "batch LONG, started TIMESTAMP, finished TIMESTAMP"
 """The columns that are read of the records of batches."""
 
 
 def write_matching(
-    tagged: DataFrame, path: str, batch: int, topic: str | None, events: int, derived: Mapping[str, int]
+    receipt: Receipt, path: str, batch: int, events: int, derived: Mapping[str, int], topics: bool
 ) -> None:
-    """Write what the tagged rows of a batch, with so many events, say about topics and subscriptions.
+    """Write what the tasks of a batch, with so many events, have counted by topic and by subscription.
 
-    `derived` tells of how many items the topics of queries had.
+    `derived` tells of how many items the topics of queries had. Where events have no `topics` at all,
+    derived items are not told apart from them.
     """
-    write_batch(_topic_metrics(tagged, topic, derived), f"{path}/topics", batch, rows=1)
-    write_batch(_subscription_metrics(tagged, events), f"{path}/subscriptions", batch, rows=1)
+    rows = [{"topic": name, "events": items, "matches": 0} for name, items in derived.items() if topics]
+    found = [*_staged(receipt.of(TOPICS), TOPIC_COUNTS), pa.Table.from_pylist(rows, TOPIC_COUNTS)]
+    counted = added_up(pa.concat_tables(found), ["topic"])
+    write_table(_with_selectivity(counted), f"{path}/topics", batch)
+    found = [*_staged(receipt.of(SUBSCRIPTIONS), SUBSCRIPTION_COUNTS), SUBSCRIPTION_COUNTS.empty_table()]
+    counted = added_up(pa.concat_tables(found), ["subscription_id", "subscriber"])
+    of_all = pa.repeat(pa.scalar(events, pa.int64()), counted.num_rows)
+    write_table(_with_selectivity(counted.add_column(2, "events", of_all)), f"{path}/subscriptions", batch)
 
 
-def _topic_metrics(tagged: DataFrame, topic: str | None, derived: Mapping[str, int]) -> DataFrame:
-    """The events and matches of each topic; null stands for events without one.
-
-    Where events have no topics at all, derived items are not told apart from them.
-    """
-    name = F.lit(None).cast("string") if topic is None else F.col(f"event.{quoted(topic)}")
-    counted = (
-        tagged.where(F.col("kind").isin(EVENT, MATCH))
-        .groupBy(name.alias("topic"))
-        .agg(_count(EVENT).alias("events"), _count(MATCH).alias("matches"))
-    )
-    if topic is not None and derived:
-        rows = [(name, items, 0) for name, items in derived.items()]
-        items = tagged.sparkSession.createDataFrame(rows, "topic STRING, events LONG, matches LONG")
-        sums = (F.sum(name).alias(name) for name in ("events", "matches"))
-        counted = counted.unionByName(items).groupBy("topic").agg(*sums)
-    return counted.withColumn("selectivity", F.try_divide("matches", "events"))
+def _staged(files: Sequence[StagedFile], schema: pa.Schema) -> list[pa.Table]:
+    return [storage.read_table(one.location).select(schema.names).cast(schema) for one in files]
 
 
-def _subscription_metrics(tagged: DataFrame, events: int) -> DataFrame:
-    """The matches of each subscription that had any, among so many events."""
-    matches = tagged.where(F.col("kind") == MATCH).groupBy("subscription_id", "subscriber")
-    counted = matches.agg(F.lit(events).cast("long").alias("events"), F.count(F.lit(1)).alias("matches"))
-    return counted.withColumn("selectivity", F.try_divide("matches", "events"))
-
-
-@dataclass(frozen=True, slots=True)
-class FlowCount:
-    """What a stream of queries had in a batch."""
-
-    items: int = 0
-    bytes: int = 0
-    late: int = 0
-
-
-def flow_counts(tagged: DataFrame) -> dict[str, FlowCount]:
-    """What each stream of queries that had anything had in a batch."""
-    counted = tagged.where(F.col("kind") == FLOW).groupBy("stream")
-    totals = counted.agg(*(F.sum(name).alias(name) for name in ("items", "bytes", "late")))
-    return {row["stream"]: FlowCount(row["items"], row["bytes"], row["late"]) for row in totals.collect()}
+def _with_selectivity(counted: pa.Table) -> pa.Table:
+    """Counts with how many matches there are to an event; null where there is no event."""
+    events = counted["events"].cast(pa.float64())
+    some = pc.if_else(pc.equal(events, 0), pa.scalar(None, pa.float64()), events)
+    return counted.append_column("selectivity", pc.divide(counted["matches"].cast(pa.float64()), some))
 
 
 def write_operators(
-    spark: SparkSession,
     flows: Mapping[str, FlowCount],
     operators: Mapping[str, tuple[str, tuple[str, ...]]],
     path: str,
@@ -99,7 +90,8 @@ def write_operators(
         given = sum(flows.get(name, FlowCount()).items for name in inputs)
         selectivity = flow.items / given if given else None
         rows.append((stream, kind, flow.items, flow.bytes, given, selectivity, flow.late))
-    write_batch(spark.createDataFrame(rows, OPERATORS), f"{path}/operators", batch, rows=len(rows))
+    told = [dict(zip(OPERATORS.names, row, strict=True)) for row in rows]
+    write_table(pa.Table.from_pylist(told, OPERATORS), f"{path}/operators", batch)
 
 
 def read_metrics(
@@ -109,7 +101,3 @@ def read_metrics(
     times = spark.read.schema(TIMES).json(f"{path}/batches")
     seconds = (F.unix_micros("finished") - F.unix_micros("started")) / 1e6
     return read_batches(spark, f"{path}/{of}").join(times.withColumn("seconds", seconds), "batch")
-
-
-def _count(kind: str) -> Column:
-    return F.count(F.when(F.col("kind") == kind, 1))

@@ -1,8 +1,9 @@
-"""Outputs of files: a directory `batch=<id>` for each micro-batch, overwritten as a whole.
+"""Outputs of files: a directory `batch=<id>` for each micro-batch, written as a whole.
 
-Spark moves the files of a job into place when the job is done and then writes `_SUCCESS`; until that is there
-the directory does not count. An output that spreads a batch over many directories marks it with a file
-`_complete/<id>`. A batch is written as few files as its rows allow, since a stream makes many.
+Tasks stage the files of a batch (see `staging`); the driver puts them in place when all of them are done, and
+then writes the manifest `_SUCCESS`: a JSON object with the files and their rows. Until that is there the
+directory does not count. An output that spreads a batch over many directories, `each=<name>/batch=<id>`, has
+the file `_complete/<id>` in place of it. A batch that is done again first removes what it put there before.
 
 The archive is such an output. `<path>/batch=<id>` holds every well-formed event of a micro-batch with its own
 columns, as Parquet, for subscribers of a later day; the record of the batch (see `commits`) tells which
@@ -15,37 +16,64 @@ items: windows are given out when their time has come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import ceil
+import json
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+import pyarrow as pa
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
 from distributary.spark import storage
 from distributary.spark.pipeline.config import derived_in
+from distributary.spark.pipeline.receipts import StagedFile
 
-ROWS_A_FILE = 200_000
-
-
-def write_batch(
-    frame: DataFrame,
-    path: str,
-    batch: int,
-    *,
-    rows: int,
-    format: str = "parquet",
-    options: Mapping[str, str] | None = None,
-) -> None:
-    """Write the rows of a batch, of which there are about `rows`, in place of what it wrote before."""
-    writer = frame.coalesce(files_for(rows)).write.format(format).options(**dict(options or {}))
-    writer.mode("overwrite").save(f"{path}/batch={batch}")
+MANIFEST = "_SUCCESS"
+"""The last file of a batch's directory; Spark's writers leave an empty one of that name."""
 
 
-def files_for(rows: int) -> int:
-    """As how many files so many rows are written."""
-    return max(1, ceil(rows / ROWS_A_FILE))
+def put_in_place(files: Sequence[StagedFile], path: str, batch: int) -> None:
+    """Make staged files the batch of an output, in place of what it was before."""
+    target = f"{path}/batch={batch}"
+    storage.remove_directory(target)
+    storage.make_directory(target)
+    names = [PurePosixPath(one.location).name for one in files]
+    for one, name in zip(files, names, strict=True):
+        storage.move(one.location, f"{target}/{name}")
+    _write_manifest(target, {name: one.rows for one, name in zip(files, names, strict=True)})
+
+
+def put_in_directories(files: Sequence[StagedFile], path: str, batch: int) -> None:
+    """Make staged files the batch of an output that is spread over the directories they name."""
+    remove_spread(path, batch)
+    for directory in dict.fromkeys(one.directory for one in files):
+        storage.make_directory(f"{path}/{directory}/batch={batch}")
+    for one in files:
+        name = PurePosixPath(one.location).name
+        storage.move(one.location, f"{path}/{one.directory}/batch={batch}/{name}")
+    mark_complete(path, batch)
+
+
+def remove_spread(path: str, batch: int) -> None:
+    """Remove what a batch has put into the directories of an output."""
+    for directory in storage.directories(path):
+        if PurePosixPath(directory).name.startswith("each="):
+            storage.remove_directory(f"{path}/{PurePosixPath(directory).name}/batch={batch}")
+
+
+def write_table(rows: pa.Table, path: str, batch: int) -> None:
+    """Write a few rows that the driver has as the batch of an output, in place of what it was before."""
+    target = f"{path}/batch={batch}"
+    storage.remove_directory(target)
+    with storage.new_file(f"{target}/part-00000.parquet") as stream:
+        parquet.write_table(rows, stream, store_schema=False)
+    _write_manifest(target, {"part-00000.parquet": rows.num_rows})
+
+
+def _write_manifest(target: str, files: dict[str, int]) -> None:
+    storage.write_atomically(f"{target}/{MANIFEST}", json.dumps({"files": files}))
 
 
 def mark_complete(path: str, batch: int) -> None:
@@ -68,7 +96,7 @@ def complete_batches(path: str) -> list[int]:
     """The ids of the batches that are complete, in order."""
     names = (PurePosixPath(one).name for one in storage.directories(path))
     batches = [name.removeprefix("batch=") for name in names if name.startswith("batch=")]
-    marked = storage.which_exist(path, [f"batch={batch}/_SUCCESS" for batch in batches])
+    marked = storage.which_exist(path, [f"batch={batch}/{MANIFEST}" for batch in batches])
     whole = {int(batch) for batch, found in zip(batches, marked, strict=True) if batch.isdigit() and found}
     return sorted(whole | set(storage.numbered_files(f"{path}/_complete")))
 

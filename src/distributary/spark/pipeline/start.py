@@ -11,10 +11,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from hashlib import sha256
+from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import TimestampNTZType, TimestampType
+from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from distributary.errors import DistributaryError, SubscriptionWarning
 from distributary.filters.lint.schema import EventSchema
@@ -23,17 +24,30 @@ from distributary.spark import storage
 from distributary.spark.columns import quoted
 from distributary.spark.index.build import live_index
 from distributary.spark.lint import lint_of
-from distributary.spark.match import match_with
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
+from distributary.spark.pipeline.deliveries import delivery_schema, is_staged_as_written
 from distributary.spark.pipeline.derived import attribute_columns, derived_rows, published_topics
+from distributary.spark.pipeline.job import staged
 from distributary.spark.pipeline.outputs import batches_begun
+from distributary.spark.pipeline.receipts import RECEIPT_DDL
 from distributary.spark.pipeline.sink import BatchWriter
 from distributary.spark.pipeline.source import read_source
+from distributary.spark.pipeline.staging import (
+    ARCHIVE,
+    DELIVERIES,
+    DERIVED_ITEMS,
+    EVENT_IDS,
+    QUARANTINE,
+    SUBSCRIPTIONS,
+    TOPICS,
+    Staging,
+)
 from distributary.spark.places import SOURCE_PLACE, UNREADABLE
 from distributary.spark.queries.sql import SQL_TYPES
 from distributary.spark.rows import TaggedRows
 from distributary.spark.session import ROCKSDB, STATE_STORE
 from distributary.spark.tasks import MatchTasks
+from distributary.spark.workers import map_in_arrow
 
 
 def _warn(line: str) -> None:
@@ -55,7 +69,9 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     pipeline.store.create()
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
     events = read_source(spark, pipeline.source, pipeline.events.id)
-    writer = tagged_rows(events, pipeline).writeStream.queryName(pipeline.name)
+    receipts, commit = receipts_of(events, pipeline)
+    commit.staging.clear()
+    writer = receipts.writeStream.queryName(pipeline.name)
     if pipeline.trigger.available_now:
         writer = writer.trigger(availableNow=True)
     else:
@@ -63,7 +79,7 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     writer = writer.option("checkpointLocation", pipeline.checkpoint)
     for line in lint_lines(events, pipeline):
         tell(line)
-    return writer.foreachBatch(batch_writer(events, pipeline)).start()
+    return writer.foreachBatch(commit).start()
 
 
 def lint_lines(events: DataFrame, pipeline: Pipeline) -> list[str]:
@@ -85,29 +101,57 @@ def _published_schema(catalogue: Catalogue) -> EventSchema:
     return EventSchema.of_ddl(", ".join(["topic string", *types]))
 
 
-def tagged_rows(events: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The stream of tagged rows, with all events: the archive needs all of their columns, counting a few."""
+def receipts_of(events: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, BatchWriter]:
+    """The stream of receipts, whose tasks match the events and stage all outputs, and what commits them.
+
+    All matches of an event are made deliveries by one task: the one that has the event, or, where parts of
+    an index or tolerances have a say, one to which they are brought.
+    """
     columns = pipeline.columns
     bare = [name for name in events.columns if name not in (UNREADABLE, SOURCE_PLACE)]
-    topic = [columns.topic] if pipeline.metrics and columns.topic in bare else []
+    topic = columns.topic if pipeline.metrics and columns.topic in bare else None
+    named = [] if topic is None else [topic]
     order = [columns.order] if columns.order is not None else []
-    carry = list(dict.fromkeys([*pipeline.sink.columns, *topic]))
-    kept = bare if pipeline.archive else [*topic, *order]
+    carry = list(dict.fromkeys([*pipeline.sink.columns, *named]))
+    kept = bare if pipeline.archive else [*named, *order]
     columns.check(events.schema, [*carry, *kept])
     index = live_index(events.sparkSession, pipeline.store, pipeline.index_options, follow=events.isStreaming)
     tagged = TaggedRows.of(bare, columns.id, carry, kept, flows=False)
-    rows = match_with(MatchTasks(index, columns, tagged), events)
-    if pipeline.queries is None:
-        return rows
-    derived = derived_rows(events, pipeline, carry, tagged.event_schema(events.schema))
-    return rows.unionByName(derived, allowMissingColumns=True)
+    inner = tagged.event_schema(events.schema)
+    derived = None if pipeline.queries is None else derived_rows(events, pipeline, carry, inner)
+    writer = batch_writer(pipeline, inner, derived)
+    receipts = staged(MatchTasks(index, columns, tagged), events, writer.staging)
+    if derived is not None:
+        receipts = receipts.union(map_in_arrow(derived, writer.staging.run_task, RECEIPT_DDL))
+    return receipts, writer
 
 
-def batch_writer(events: DataFrame, pipeline: Pipeline) -> BatchWriter:
-    """What writes the micro-batches of a pipeline with such events."""
-    order, topic = pipeline.events.order, pipeline.events.topic
-    times = order is not None and isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType)
-    return BatchWriter(pipeline, topic if topic in events.columns else None, order if times else None)
+def batch_writer(pipeline: Pipeline, event: StructType, derived: DataFrame | None = None) -> BatchWriter:
+    """What writes the micro-batches of a run of a pipeline, whose tagged rows have such events."""
+    sink, order, topic = pipeline.sink, pipeline.events.order, pipeline.events.topic
+    by_tasks = sink.path is not None and is_staged_as_written(sink)
+    places = {EVENT_IDS: pipeline.checkpoint, QUARANTINE: pipeline.quarantine}
+    places[DELIVERIES] = str(sink.path) if by_tasks else pipeline.checkpoint
+    deliveries = delivery_schema(event, sink.columns)
+    schemas = {DELIVERIES: deliveries.json()}
+    if pipeline.archive:
+        places[ARCHIVE], schemas[ARCHIVE] = pipeline.archive, event.json()
+        if derived is not None:
+            places[DERIVED_ITEMS] = derived_in(pipeline.archive)
+            schemas[DERIVED_ITEMS] = derived.schema["derived"].dataType.json()
+    if pipeline.metrics:
+        places |= {TOPICS: f"{pipeline.metrics}/topics", SUBSCRIPTIONS: f"{pipeline.metrics}/subscriptions"}
+    times = order in event.names and isinstance(event[order].dataType, TimestampType | TimestampNTZType)
+    staging = Staging(
+        uuid4().hex,
+        places,
+        schemas,
+        sink.columns,
+        sink.each if by_tasks else False,
+        topic if topic in event.names else None,
+        order if times else None,
+    )
+    return BatchWriter(pipeline, staging, deliveries)
 
 
 def queries_digest(catalogue: Catalogue) -> str:
