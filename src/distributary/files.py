@@ -1,4 +1,4 @@
-"""Events and subscriptions in files and tables: JSON lines and Arrow, in and out.
+"""Events and subscriptions in files and tables: JSON lines and Arrow, in and out; subscriptions from CSV too.
 
 Nothing malformed stops the rest and nothing is dropped in silence: a reader yields what it read with its
 place in the file, or a `Rejection` that says where the input stands, which field is wrong and why.
@@ -6,11 +6,14 @@ place in the file, or a `Rejection` that says where the input stands, which fiel
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypeVar
 
@@ -19,7 +22,7 @@ import pyarrow as pa
 from distributary.arrow_rows import UNREADABLE, check_names, check_structure, readable_row, row_record
 from distributary.errors import DistributaryError, InputError
 from distributary.json_text import read_object
-from distributary.model import Event, Record, Subscription
+from distributary.model import BUILT_IN_FILTERS, Event, Record, Subscription
 from distributary.output import STANDARD, opened_for_bytes, opened_for_writing
 from distributary.quarantine import LONGEST_RECORD, Rejection, rejection
 from distributary.table_lines import table_lines
@@ -69,8 +72,10 @@ def read_events(name: str) -> Iterator[tuple[str, Event] | Rejection]:
 def read_subscriptions(
     name: str, more_kinds: Iterable[str] = ()
 ) -> Iterator[tuple[str, Subscription] | Rejection]:
-    """The subscriptions of a file, each with its place; `-` is standard input."""
+    """The subscriptions of a file, each with its place; `-` is standard input. CSV ends in `.csv`."""
     added = tuple(more_kinds)
+    if Path(name).suffix.lower() == ".csv":
+        return _from_csv(name, added)
     if is_table(name):
         return _from_batches(read_batches(name, ROWS), name, _subscription_builder(added))
     return _read(name, lambda record: Subscription.from_record(record, added))
@@ -225,6 +230,90 @@ def _subscription_builder(more_kinds: tuple[str, ...]) -> Callable[[Record], Sub
         return Subscription.from_record(plain, more_kinds)
 
     return build
+
+
+def _from_csv(name: str, more_kinds: tuple[str, ...]) -> Iterator[tuple[str, Subscription] | Rejection]:
+    """The subscriptions of a CSV file: its first line names the fields, an empty cell is an absent filter.
+
+    Cells are separated by what separates the names: commas, semicolons or tabs.
+    """
+    build = _subscription_builder(more_kinds)
+    with _opened_for_reading(name) as stream:
+        lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+        head = lines.readline()
+        separator = max(",;\t", key=head.count)
+        names = [each.strip() for each in next(csv.reader([head], delimiter=separator), [])]
+        _check_header(name, names, ("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
+        rows = csv.reader(lines, delimiter=separator, strict=True)
+        while True:
+            place = f"{name}:{rows.line_num + 2}"
+            cells: list[str] = []
+            try:
+                cells = next(rows)
+                if any(cells):
+                    yield place, build(_csv_record(names, cells))
+            except StopIteration:
+                return
+            except csv.Error as error:
+                yield rejection(place, InputError(f"is no CSV: {error}"), "")
+            except InputError as error:
+                yield rejection(place, error, separator.join(cells).encode(errors="replace").decode())
+
+
+def _check_header(name: str, given: list[str], known: tuple[str, ...]) -> None:
+    """Raise an error if the first line of a CSV file does not name fields of subscriptions."""
+    for each in given:
+        near = get_close_matches(each.lower(), known, n=1)
+        advice = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+        if each not in known:
+            raise DistributaryError(f"{name}:1: {each!r} is no field of a subscription; {advice}")
+        if given.count(each) > 1:
+            raise DistributaryError(f"{name}:1: names {each!r} twice")
+    missing = [each for each in ("id", "subscriber") if each not in given]
+    if missing:
+        raise DistributaryError(
+            f"{name}:1: the first line must name the fields, such as id,subscriber,topic,where,change; "
+            f"{' and '.join(missing)} is missing"
+        )
+
+
+def _csv_record(names: list[str], cells: list[str]) -> Record:
+    if len(cells) > len(names):
+        raise InputError(f"has {len(cells)} cells where the first line has {len(names)}")
+    record: dict[str, Any] = {}
+    for field, cell in zip(names, cells, strict=False):
+        try:
+            cell.encode()
+        except UnicodeEncodeError:
+            raise InputError("is not UTF-8", field=field) from None
+        if cell.strip():
+            record[field] = cell
+    change = record.get("change", "{").strip()
+    if not change.startswith("{"):
+        record["change"] = _listed_tolerances(change)
+    return record
+
+
+def _listed_tolerances(text: str) -> dict[str, float]:
+    """Tolerances as a cell of a table may have them.
+
+    >>> _listed_tolerances("price=0.05; volume=100")
+    {'price': 0.05, 'volume': 100.0}
+    """
+    found: dict[str, float] = {}
+    for part in filter(str.strip, text.split(";")):
+        attribute, _, number = (each.strip() for each in part.rpartition("="))
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not attribute or math.isnan(value):
+            reason = f'{part.strip()!r} is no tolerance; write price=0.05, or {{"price": 0.05}}'
+            raise InputError(reason, field="change")
+        if attribute in found:
+            raise InputError(f"names {attribute!r} twice; keep one of them", field="change")
+        found[attribute] = value
+    return found
 
 
 def _tolerances(text: str) -> dict[str, Any]:

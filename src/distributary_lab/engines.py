@@ -105,7 +105,8 @@ def run_on_spark(
     tasks: Sequence[PointTask], jobs: int | None, log: Path, finished: Finished, say: Callable[[str], None]
 ) -> list[PointOutcome]:
     """As one Spark job with a task for each point."""
-    from distributary.spark.pipeline.run import EngineError, reason_of
+    from distributary.spark.pipeline.failures import reason_of
+    from distributary.spark.pipeline.run import EngineError
     from distributary.spark.session import logging_to, open_session
 
     log.parent.mkdir(parents=True, exist_ok=True)

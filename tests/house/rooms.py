@@ -34,6 +34,8 @@ ROOMS: dict[str, Room] = {
     "output": Room("writes without harm", ("errors",), 4.4),
     "json_text": Room("JSON within bounds", ("errors",), 5.4),
     "table_lines": Room("tables as JSON lines", (), 6.4),
+    "metrics_text": Room("metrics for Prometheus", (), 7.4),
+    "kafka_transactions": Room("writes to Kafka once", ("errors",), 6.4),
     "arrow_rows": Room("rows that cannot be read", ("errors", "json_text"), 5.6),
     "quarantine": Room("rejected input, kept", ("errors", "output"), 4.6),
     "files": Room(
@@ -51,8 +53,11 @@ ROOMS: dict[str, Room] = {
         "match, deliver, pipelines",
         (
             "errors",
+            "kernel",
             "output",
             "json_text",
+            "metrics_text",
+            "kafka_transactions",
             "arrow_rows",
             "toml_files",
             "model",
@@ -89,7 +94,11 @@ ROOMS: dict[str, Room] = {
         ),
         4.0,
     ),
-    "live": Room("nodes on sockets", ("errors", "toml_files", "model", "flow", "overlay", "systems"), 3.0),
+    "live": Room(
+        "nodes on sockets",
+        ("errors", "metrics_text", "toml_files", "model", "flow", "overlay", "systems"),
+        3.0,
+    ),
     "client": Room(
         "publish, subscribe", ("errors", "json_text", "model", "filters", "flow", "overlay", "live"), 4.4
     ),
@@ -98,8 +107,10 @@ ROOMS: dict[str, Room] = {
         (
             "errors",
             "json_text",
+            "kafka_transactions",
             "toml_files",
             "model",
+            "quarantine",
             "feeds",
             "filters",
             "matching",

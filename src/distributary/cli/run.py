@@ -7,6 +7,7 @@ examples:
   distributary run pipeline.toml --check
   distributary run pipeline.toml --master spark://host:7077
   distributary run pipeline.toml --remote sc://host:15002
+  distributary run pipeline.toml --backfill events-of-2025 --into backfill-2025
 
 a pipeline.toml, of which docs/pipeline.md has all keys:
 
@@ -47,6 +48,7 @@ from rich.console import Console
 from distributary.cli.arguments import grace
 from distributary.cli.engine import require_engine
 from distributary.cli.terminal import WELL, add_options, add_spark, describe
+from distributary.errors import UsageError
 from distributary.output import require_distinct
 
 
@@ -56,25 +58,42 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.add_argument("pipeline", type=Path, metavar="FILE", help="the pipeline, in TOML")
     add_options(
         command,
-        ("--check", False, "only see whether the file is right"),
+        ("--check", False, "only see whether the file is right, and all can be written"),
         ("--grace SECONDS", (grace, 60.0), "how long the batch under way may take when asked to stop (60)"),
     )
-    add_spark(command, log="beside the file, .log")
+    add_options(
+        command,
+        (
+            "--backfill DIRECTORY",
+            str,
+            "match the files there, older than the pipeline, and end; needs --into",
+        ),
+        ("--into DIRECTORY", str, "where all that a backfill writes goes"),
+    )
+    add_spark(command, log="beside the file, .log; of a backfill below --into")
     command.set_defaults(run=_run)
 
 
 def _run(parsed: argparse.Namespace) -> int:
     require_engine(java=parsed.remote is None and not parsed.check)
-    from distributary.spark.pipeline.config import load_pipeline
+    from distributary.spark.pipeline.config import backfill_of, load_pipeline
 
     pipeline = load_pipeline(parsed.pipeline)
+    log = parsed.log or parsed.pipeline.with_suffix(".log")
+    if (parsed.backfill is None) != (parsed.into is None):
+        raise UsageError("--backfill and --into go together: what to read, and where all of it is written")
+    if parsed.backfill is not None:
+        pipeline = backfill_of(pipeline, parsed.backfill, parsed.into)
+        log = parsed.log or Path(parsed.into, "backfill.log")
     console = Console()
     if parsed.check:
+        from distributary.spark.pipeline.writable import require_writable
+
+        require_writable(pipeline)
         console.print(f"{parsed.pipeline} is right", highlight=False, soft_wrap=True)
         return WELL
     from distributary.spark.pipeline.run import run_pipeline
 
-    log = parsed.log or parsed.pipeline.with_suffix(".log")
     require_distinct({"the pipeline": str(parsed.pipeline)}, {"--log": str(log)})
     run_pipeline(pipeline, console, log, master=parsed.master, remote=parsed.remote, grace=parsed.grace)
     return WELL

@@ -137,10 +137,12 @@ def _list(parsed: argparse.Namespace) -> int:
 
 def _import(parsed: argparse.Namespace) -> int:
     """Registers all that is well-formed in one commit, and sets the rest aside. The file holds JSON
-    lines, or a table when it ends in .parquet, .arrow or .feather; - is standard input.
+    lines, a table when it ends in .parquet, .arrow or .feather, or CSV when it ends in .csv: its first line
+    names the fields, and a tolerance is written price=0.05;volume=100 or as JSON. - is standard input.
 
     examples:
       distributary subscriptions --store subs import subscriptions.jsonl
+      distributary subscriptions --store subs import wishes.csv
       distributary subscriptions --store subs import all.parquet --replace --quarantine bad.jsonl
     """
     places: list[str] = []

@@ -24,6 +24,7 @@ from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint, reason_of
 from distributary.live.link_faults import LinkFaults
 from distributary.live.rates import RateMeter
+from distributary.metrics_text import CONTENT_TYPE, metrics_text
 
 MOST = 8_192
 MOST_UNREAD = 64 << 20
@@ -67,10 +68,6 @@ def metrics(broker: LiveBroker) -> str:
 
     Counts become counters `distributary_..._total`, of which the names are the counts' with underscores.
     """
-    lines = []
-    for name, value in sorted(broker.counts.items()):
-        metric = f"distributary_{name.replace(' ', '_')}_total"
-        lines += [f"# TYPE {metric} counter", f"{metric} {value}"]
     gauges = {
         "joined": int(broker.joined),
         "links": len(broker.links.linked),
@@ -79,9 +76,7 @@ def metrics(broker: LiveBroker) -> str:
         "waiting_publishers": broker.clients.waiting,
         "unsent_bytes": sum(link.unsent for link in broker.links.states),
     }
-    for name, value in gauges.items():
-        lines += [f"# TYPE distributary_{name} gauge", f"distributary_{name} {value}"]
-    return "\n".join(lines) + "\n"
+    return metrics_text(dict(sorted(broker.counts.items())), gauges)
 
 
 class StatusServer:
@@ -145,7 +140,7 @@ class StatusServer:
                     code, json.dumps(health(self._broker, self._meter.rates())) + "\n", "application/json"
                 )
             case [b"/metrics"]:
-                return _page("200 OK", metrics(self._broker), "text/plain; version=0.0.4")
+                return _page("200 OK", metrics(self._broker), CONTENT_TYPE)
         return _page("404 Not Found", "there are /health, /metrics and /trace\n")
 
 

@@ -8,8 +8,8 @@ from io import StringIO
 from rich.console import Console
 
 from distributary.spark.pipeline.commits import BatchRecord
+from distributary.spark.pipeline.failures import reason_of
 from distributary.spark.pipeline.progress import Progress
-from distributary.spark.pipeline.run import reason_of
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 

@@ -133,6 +133,7 @@ def test_killed_amid_a_batch_it_goes_on_where_it_was_and_stops_when_told(place: 
 def test_a_signal_asks_for_a_stop_and_a_second_one_insists(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with run._StopSignals().listening() as stop:
+        stop.started()
         signal.raise_signal(number)
         assert (stop.asked.is_set(), stop.insisted.is_set()) == (True, False)
         signal.raise_signal(number)

@@ -34,7 +34,8 @@ from distributary.model import Subscription
 from distributary.quarantine import Quarantine, rejection
 from distributary.spark.pipeline.commits import BatchRecord
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
-from distributary.spark.pipeline.run import BatchWatch, EngineError, failure, say, session_for
+from distributary.spark.pipeline.failures import failure
+from distributary.spark.pipeline.run import BatchWatch, EngineError, say, session_for
 from distributary.spark.pipeline.start import start
 from distributary.store import SubscriptionStore, open_store
 
@@ -208,11 +209,11 @@ class _DemoWatch(BatchWatch):
     def _take(self, record: BatchRecord) -> None:
         self.records.append(record)
         if self.announced is not None and record.version is not None and record.version >= self.announced[0]:
-            say(self._console, f"{self.announced[1]}, in use from batch {record.batch} on")
+            say(self.console, f"{self.announced[1]}, in use from batch {record.batch} on")
             self.announced = None
         if self._live is None and record.events:
             say(
-                self._console,
+                self.console,
                 f"batch {record.batch}: {record.events:,} events, {record.matches:,} matches, "
                 f"{record.deliveries:,} deliveries, {record.rejected:,} set aside, {record.seconds:.1f} s",
             )

@@ -9,12 +9,13 @@ The tables and keys are listed in docs/pipeline.md. Nothing here starts Spark.
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, asdict, dataclass, field
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -26,14 +27,11 @@ from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_query_file
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
+from distributary.spark.pipeline.formats import FILE_FORMATS as FILE_FORMATS
+from distributary.spark.pipeline.formats import RAW_FORMATS, format_faults
+from distributary.spark.pipeline.schema_text import check_types, schema_columns
 from distributary.spark.places import UNREADABLE
 from distributary.store import SubscriptionStore, open_store
-
-FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
-"""Formats of files in a directory: a batch is written exactly once, and reading a stream needs a schema."""
-
-RAW_FORMATS = ("kafka", "socket", "text")
-"""Formats whose rows hold the event as one raw `value`."""
 
 DELIVERY_COLUMNS = ("event_id", "subscriber", "subscriptions", "batch", "each")
 """Column names of deliveries that no carried column may take."""
@@ -92,6 +90,7 @@ def _schema_text(given: str, info: ValidationInfo) -> str:
             raise toml.FaultyValueError([("", reason)]) from None
     try:
         schema_columns(text)
+        check_types(text)
     except DistributaryError as error:
         raise toml.FaultyValueError([("", str(error))]) from None
     return text.strip()
@@ -105,6 +104,21 @@ def _sound_queries(path: str) -> Catalogue:
     except DistributaryError as error:
         raise toml.FaultyValueError(("", line) for line in str(error).splitlines()) from None
     return catalogue
+
+
+def _loaded_modules(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    """The modules that register filter kinds, loaded; they may stand beside the file."""
+    home = str((info.context or {}).get("home", ""))
+    sys.path.insert(0, home)
+    try:
+        for name in names:
+            import_module(name)
+    except Exception as error:  # whatever a module of somebody else raises
+        reason = f'"{name}" cannot be loaded: {type(error).__name__}: {error}'
+        raise toml.FaultyValueError([("", reason)]) from None
+    finally:
+        sys.path.remove(home)
+    return names
 
 
 Format = Annotated[toml.Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
@@ -152,6 +166,7 @@ class PipelineSource:
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
+        yield from format_faults(self.format, self.options)
         of_files = self.format in FILE_FORMATS
         if (of_files or self.format == "text") and self.path is None and "path" not in self.options:
             yield "path", f'is missing; the format "{self.format}" reads a directory'
@@ -203,6 +218,7 @@ class Sink:
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
+        yield from format_faults(self.format, self.options)
         own = self.each if isinstance(self.each, tuple) else ()
         for key, names in (("columns", self.columns), ("each", own)):
             for name in sorted({name for name in names if names.count(name) > 1}):
@@ -255,8 +271,22 @@ class _Directory:
 
 
 @toml.toml_table
+class StatusPlace:
+    """Where the pipeline tells how it is, over HTTP; other machines do not reach loopback."""
+
+    port: Annotated[int, Field(strict=True, ge=0, le=65535, description="a port such as 9464; 0 for any")]
+    host: toml.Text = "127.0.0.1"
+
+
+@toml.toml_table
 class _SparkSettings:
     conf: Settings = field(default_factory=dict)
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Sizes without a unit, with which Java does not start: key and text."""
+        for name, value in self.conf.items():
+            if name.lower().endswith(".memory") and not re.fullmatch(r"\s*\d+ *[kmgtpKMGTP][bB]?\s*", value):
+                yield f"conf.{name}", f'is "{value}"; it must be a size with its unit, such as "2g"'
 
 
 @toml.toml_table
@@ -267,6 +297,11 @@ class _PipelineFile:
     name: toml.Text | None = None
     checkpoint: Place
     queries: Annotated[Place, AfterValidator(_sound_queries)] | None = None
+    filters: Annotated[
+        toml.Names,
+        AfterValidator(_loaded_modules),
+        Field(description='a list of modules such as ["near_places"]'),
+    ] = ()
     source: PipelineSource
     events: Annotated[PipelineEvents, Field(validate_default=True)] = PipelineEvents()
     subscriptions: PipelineSubscriptions
@@ -275,6 +310,7 @@ class _PipelineFile:
     quarantine: _Directory | None = None
     metrics: _Directory | None = None
     trigger: Trigger = Trigger()
+    status: StatusPlace | None = None
     spark: _SparkSettings = _SparkSettings()
 
     @field_validator("*")
@@ -286,7 +322,7 @@ class _PipelineFile:
 
 def _faults(name: str, table: object, before: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with a table of the file by itself, and against those before it."""
-    if isinstance(table, PipelineSource | Sink | Trigger):
+    if isinstance(table, PipelineSource | Sink | Trigger | _SparkSettings):
         yield from table.faults()
     source = before.get("source")
     if source is not None and source.schema is not None:
@@ -349,6 +385,8 @@ class Pipeline:
     """The stream queries that run beside the matching."""
     trigger: Trigger
     spark: Mapping[str, str]
+    status: StatusPlace | None = None
+    """Where it tells how it is, if anywhere."""
 
     @cached_property
     def store(self) -> SubscriptionStore:
@@ -371,6 +409,30 @@ class Pipeline:
     def commits(self) -> str:
         """Where the record of each finished batch is kept."""
         return f"{self.metrics or self.checkpoint}/batches"
+
+
+def backfill_of(pipeline: Pipeline, path: str, into: str) -> Pipeline:
+    """A pipeline over older files, to the same subscriptions, with all its outputs below a directory.
+
+    It takes what there is and ends; the pipeline itself, its checkpoint and its outputs are not touched. All
+    files are one micro-batch unless an option of the source says otherwise, so tolerances see the whole
+    history in order.
+    """
+    if pipeline.source.format not in FILE_FORMATS or pipeline.sink.format not in FILE_FORMATS:
+        raise DistributaryError("a backfill is for a pipeline that reads and writes files")
+    home = os.path.abspath(into)
+    return replace(
+        pipeline,
+        name=f"{pipeline.name} backfill",
+        checkpoint=f"{home}/checkpoint",
+        source=replace(pipeline.source, path=os.path.abspath(path)),
+        sink=replace(pipeline.sink, path=f"{home}/deliveries"),
+        quarantine=f"{home}/quarantine",
+        archive=f"{home}/archive" if pipeline.archive else None,
+        metrics=f"{home}/metrics" if pipeline.metrics else None,
+        trigger=Trigger(available_now=True),
+        status=None,
+    )
 
 
 def derived_in(archive: str) -> str:
@@ -418,44 +480,5 @@ def _pipeline(given: Mapping[str, Any], name: str) -> Pipeline:
         queries=cast(Catalogue | None, file.queries),  # which the validator has read
         trigger=file.trigger if timed else Trigger("1 second"),
         spark=file.spark.conf,
+        status=file.status,
     )
-
-
-def schema_columns(schema: str) -> list[str]:
-    """The names of a schema's columns; the types are for Spark to judge.
-
-    >>> schema_columns("id STRING, `unit price` DOUBLE, wind STRUCT<speed: INT, from: STRING> NOT NULL")
-    ['id', 'unit price', 'wind']
-    """
-    if schema.lstrip().startswith("{"):
-        try:
-            return [str(one["name"]) for one in json.loads(schema)["fields"]]
-        except (ValueError, KeyError, TypeError):
-            raise DistributaryError("is not the JSON of a Spark schema") from None
-    names = []
-    for column in _top_level_parts(schema):
-        found = re.match(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:,]+))(?:\s*:\s*|\s+)\S", column)
-        if found is None:
-            held = column.strip() or "nothing"
-            raise DistributaryError(f"has {held!r} where a name and a type should be, such as 'id STRING'")
-        names.append(found[1].replace("``", "`") if found[1] else found[2])
-    return names
-
-
-def _top_level_parts(text: str) -> list[str]:
-    """The parts between commas that are outside quotes and brackets."""
-    parts, depth, quote = [""], 0, ""
-    for character in text:
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "`'\"":
-            quote = character
-        elif character in "<(":
-            depth += 1
-        elif character in ">)":
-            depth -= 1
-        if character == "," and depth == 0 and not quote:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts

@@ -39,6 +39,14 @@ class Snapshot:
     lag: str = "-"
     version: int | None = None
     uptime: timedelta = timedelta()
+    last_seconds: float | None = None
+    """How long the last batch took; the next two are of the batches within the last seconds."""
+    mean_seconds: float | None = None
+    most_seconds: float | None = None
+    offsets_behind: int | None = None
+    """How many offsets are still to be read, where the source knows."""
+    seconds_behind: float | None = None
+    """How far behind now the greatest time in the order column is, if that holds times."""
 
     def rows(self) -> dict[str, str]:
         """What there is to tell, as texts by name."""
@@ -110,7 +118,22 @@ class Progress:
             lag=self._lag(now),
             version=self.version,
             uptime=uptime,
+            **self._times(recent, now),
+            offsets_behind=self._offsets_behind(),
         )
+
+    def _times(self, recent: list[BatchRecord], now: datetime) -> dict[str, Any]:
+        if not self._records:
+            return {}
+        last = self._records[-1]
+        taken = [one.seconds for one in recent] or [last.seconds]
+        behind = None if last.latest is None else (now - last.latest).total_seconds()
+        return {
+            "last_seconds": last.seconds,
+            "mean_seconds": sum(taken) / len(taken),
+            "most_seconds": max(taken),
+            "seconds_behind": behind,
+        }
 
     def _window(self) -> timedelta:
         """Twice the last batch at least, or slow batches would fall out of it one by one."""
@@ -125,17 +148,20 @@ class Progress:
 
     def _lag(self, now: datetime) -> str:
         """Offsets behind for a source that knows; else the age of the newest event, or of the last batch."""
-        sources = (self._report or {}).get("sources") or []
-        behind = [(one.get("metrics") or {}).get("maxOffsetsBehindLatest") for one in sources]
-        known = [int(one) for one in behind if one is not None]
-        if known:
-            return f"{max(known):,} offsets"
+        offsets = self._offsets_behind()
+        if offsets is not None:
+            return f"{offsets:,} offsets"
         if not self._records:
             return "-"
         last = self._records[-1]
         if last.latest is not None:
             return f"{_age(now - last.latest)} behind the newest event"
         return f"{_age(now - last.finished)} since the last batch"
+
+    def _offsets_behind(self) -> int | None:
+        sources = (self._report or {}).get("sources") or []
+        behind = [(one.get("metrics") or {}).get("maxOffsetsBehindLatest") for one in sources]
+        return max((int(one) for one in behind if one is not None), default=None)
 
 
 def utc_now() -> datetime:

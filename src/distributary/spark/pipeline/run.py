@@ -1,9 +1,11 @@
 """Running a pipeline to its end: `distributary run` without the command line.
 
-Rules: SIGTERM and SIGINT ask for a stop; the micro-batch under way may finish within the grace period, then
-the query is stopped, and that is a good end. A second signal ends the grace. A query that fails is an error
-whose first line says why; the whole text is in the log, as is all that Spark prints. Whatever way it ends,
-a start with the same checkpoint goes on where it was.
+Rules: one run a checkpoint (see `owner`). SIGTERM and SIGINT ask for a stop; the micro-batch under way may
+finish within the grace period, then the query is stopped, and that is a good end, as it is when the signal
+reached the engine as well. A second signal ends the grace; before the query has started, the first one ends
+the run at once. A query that fails is an error whose first line says why (see `failures`); the whole text is
+in the log, as is all that Spark prints. Whatever way it ends, a start with the same checkpoint goes on where
+it was.
 """
 
 from __future__ import annotations
@@ -29,12 +31,16 @@ from rich.live import Live
 from rich.table import Table
 
 from distributary.errors import DistributaryError
+from distributary.kernel import compiling_told
 from distributary.spark.index.build import live_index
 from distributary.spark.pipeline.commits import BatchRecord, last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
+from distributary.spark.pipeline.failures import failure, require_format
+from distributary.spark.pipeline.owner import owning
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
-from distributary.spark.pipeline.source import first_line
 from distributary.spark.pipeline.start import start
+from distributary.spark.pipeline.status import PipelineStatus, keep_error, serving
+from distributary.spark.pipeline.writable import require_writable
 from distributary.spark.session import logging_to, open_session
 
 GRACE = 60.0
@@ -66,12 +72,21 @@ def run_pipeline(
     Progress and a summary go to the console, all that Spark prints to the log. Returns the last state.
     Raises `DistributaryError` with the reason in one line when the engine or the query fails.
     """
-    with _StopSignals().listening() as stop:
-        say(console, f"starting Spark; what it says goes to {log}")
-        with session_for(pipeline, log, master=master, remote=remote) as spark:
-            # Spark has installed a handler of its own for SIGINT meanwhile.
-            stop.listen()
-            return _run(spark, pipeline, console, stop, grace)
+    require_writable(pipeline)
+    with _StopSignals().listening() as stop, owning(pipeline.checkpoint):
+        try:
+            say(console, f"starting Spark; what it says goes to {log}")
+            with session_for(pipeline, log, master=master, remote=remote) as spark:
+                # Spark has installed a handler of its own for SIGINT meanwhile.
+                stop.listen()
+                say(console, f"Spark {spark.version} is there; preparing the index of the subscriptions")
+                return _run(spark, pipeline, console, stop, grace)
+        except KeyboardInterrupt:
+            say(console, "stopped before the first batch")
+            return Snapshot()
+        except DistributaryError as error:
+            keep_error(pipeline.checkpoint, str(error))
+            raise
 
 
 @contextmanager
@@ -89,6 +104,7 @@ def session_for(
     that says in one line why `what` failed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    said = log.stat().st_size if log.exists() else 0
     with logging_to(log):
         try:
             spark = open_session(pipeline.name, pipeline.spark, log, master=master, remote=remote)
@@ -99,7 +115,7 @@ def session_for(
         except BrokenPipeError:
             raise
         except EngineError as error:
-            raise failure(error, log, what) from None
+            raise failure(error, log, what, said) from None
 
 
 def _run(
@@ -107,13 +123,46 @@ def _run(
 ) -> Snapshot:
     pipeline.store.create()
     _warn_of_tolerances(pipeline, console)
+    require_format(spark, pipeline.sink)
     watch = BatchWatch(pipeline, console, pipeline.name)
-    query = start(spark, pipeline, tell=partial(say, console))
+    with _told_over_http(pipeline, watch, console) as status:
+        with compiling_told(partial(say, console)):
+            query = start(spark, pipeline, tell=partial(say, console))
+        stop.started()
+        status.state = "running"
+        say(console, "started; the first batch takes some seconds more, while workers start")
+        return _watched(spark, query, pipeline, watch, stop, grace, status)
+
+
+@contextmanager
+def _told_over_http(pipeline: Pipeline, watch: BatchWatch, console: Console) -> Iterator[PipelineStatus]:
+    """Tell the state over HTTP as long as the context lasts, if the pipeline says where."""
+    status = PipelineStatus(pipeline, watch.now)
+    if pipeline.status is None:
+        yield status
+        return
+    with serving(status, pipeline.status.host, pipeline.status.port) as address:
+        say(console, f"status: {address}/status and {address}/metrics")
+        yield status
+
+
+def _watched(
+    spark: SparkSession,
+    query: StreamingQuery,
+    pipeline: Pipeline,
+    watch: BatchWatch,
+    stop: _StopSignals,
+    grace: float,
+    status: PipelineStatus,
+) -> Snapshot:
+    """Follow a query to its end, and tell what was done."""
+    console, problem = watch.console, None
     try:
         with watch.shown(), _upkeep(spark, pipeline):
             while not stop.asked.wait(POLL) and query.isActive:
                 watch.look(query.lastProgress)
             if stop.asked.is_set():
+                status.state = "stopping"
                 console.print("stopping: the batch under way may finish", highlight=False)
                 _finish_batch(query, stop, grace)
                 if not _within(PATIENCE, query.stop):
@@ -124,8 +173,8 @@ def _run(
         if not stop.asked.is_set():
             raise
         # A stop that was sent to all processes has ended the engine as well; the checkpoint knows the rest.
+        say(console, "the engine was stopped as well: the next run does the batch under way again")
         watch.look(None)
-        problem = None
     if problem is not None and not stop.asked.is_set():
         raise problem
     return _summary(pipeline, watch, console)
@@ -197,6 +246,11 @@ class _StopSignals:
     def __init__(self) -> None:
         self.asked = threading.Event()
         self.insisted = threading.Event()
+        self._starting = True
+
+    def started(self) -> None:
+        """From now on a stop waits for the batch under way; until now there was nothing to wait for."""
+        self._starting = False
 
     def listen(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -216,6 +270,8 @@ class _StopSignals:
         if self.asked.is_set():
             self.insisted.set()
         self.asked.set()
+        if self._starting:
+            raise KeyboardInterrupt("stopped before the first batch")
 
 
 class BatchWatch:
@@ -223,7 +279,8 @@ class BatchWatch:
 
     def __init__(self, pipeline: Pipeline, console: Console, title: str) -> None:
         self._pipeline = pipeline
-        self._console = console
+        self.console = console
+        """Where it is shown."""
         self._title = title
         last = last_record(pipeline.commits)
         self._next = 0 if last is None else last + 1
@@ -235,10 +292,10 @@ class BatchWatch:
     @contextmanager
     def shown(self, *, transient: bool = False) -> Iterator[None]:
         """Show the table as long as the context lasts, if there is a terminal."""
-        if not self._console.is_terminal:
+        if not self.console.is_terminal:
             yield
             return
-        live = Live(self._table(), console=self._console, auto_refresh=False, transient=transient)
+        live = Live(self._table(), console=self.console, auto_refresh=False, transient=transient)
         with live as self._live:
             yield
         self._live = None
@@ -267,7 +324,7 @@ class BatchWatch:
         now = time.monotonic()
         if self._next - 1 > self._shown_upto and now - self._shown_at >= LINE_EVERY:
             self._shown_upto, self._shown_at = self._next - 1, now
-            say(self._console, self.now().line())
+            say(self.console, self.now().line())
 
     def _table(self) -> Table:
         return self.now().table(self._title)
@@ -313,26 +370,3 @@ def _warn_of_tolerances(pipeline: Pipeline, console: Console) -> None:
 def say(console: Console, line: str) -> None:
     """Print a line as it is, however long."""
     console.print(line, highlight=False, soft_wrap=True)
-
-
-def failure(error: BaseException, log: Path, what: str = "pipeline") -> DistributaryError:
-    """An error that says in one line why something failed; the whole text goes to the log."""
-    with log.open("a", encoding="utf-8") as stream:
-        stream.write(f"{error}\n")
-    return DistributaryError(f"the {what} failed: {reason_of(str(error))} (all of it is in {log})")
-
-
-def reason_of(text: str) -> str:
-    """The line of Spark's many that says what went wrong.
-
-    >>> reason_of("Job aborted.\\nTraceback (most recent call last):\\n  in x\\nValueError: no\\n\\nmore")
-    'ValueError: no'
-    """
-    lines = [line.rstrip() for line in text.splitlines()]
-    traces = [at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")]
-    if traces:
-        after = (line for line in lines[traces[-1] + 1 :] if line and not line[0].isspace())
-        found = next(after, None)
-        if found:
-            return found
-    return first_line(text) if text.strip() else "for no reason that Spark tells"
