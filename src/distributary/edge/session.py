@@ -316,7 +316,7 @@ class Session:
         identity, access = self.identity, self._room.access
         if identity is None or access is None:
             return
-        if not access.known(identity):
+        if not access.may_return(identity):
             self.close(NO_LONGER)
             return
         for id, asked in list(self._asked.items()):

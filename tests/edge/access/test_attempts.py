@@ -100,6 +100,7 @@ TOKENS = {
     "a user with a new line": (lambda: token(sub='ann\n{"user": "root"}'), "no control characters"),
     "a user that turns text around": (lambda: token(sub="\u202enna"), "no control characters"),
     "an empty user": (lambda: token(sub=""), "needs a name"),
+    "a user whose name is a topic of MQTT's": (lambda: token(sub="mqtt:bob"), "does not begin with"),
     "an over-long user": (lambda: token(sub="a" * 257), "at most 256"),
 }
 

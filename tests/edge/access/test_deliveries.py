@@ -18,7 +18,9 @@ from distributary.edge.access import Access, Identity
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session, Sessions
 from distributary.model import Event, Subscription
+from edge.access.issuing import FILE, Place, ann_s_hash
 from edge.access.test_narrowing import grants, happening
+from edge.console.quiet_broker import QuietBroker, absent
 from edge.session_world import LoggedBroker, TornDisk
 from properties.examples import examples
 from properties.oracle import passes
@@ -244,6 +246,28 @@ def test_a_user_who_is_removed_is_gone_with_the_session(tmp_path: Path) -> None:
     assert len(world.sessions) == 0
     assert world.broker.registered == {}
     assert world.disk.stored == {}
+
+
+def test_a_session_whose_token_has_ended_stays_through_changes_of_rules_and_starts(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    access, disk = place.access(), TornDisk(Random(1))
+    sessions = Sessions(QuietBroker(), lambda: place.time, disk, access)
+    identity, receiver = Identity("cleo", ("operators",), expires=place.time + 60), absent()
+    session, _ = sessions.attach("cleo/phone", receiver, expiry=86_400, identity=identity)
+    session.subscribe(Subscription("s1", "cleo/phone", topic="plants"), lambda reason: None)
+    session.detach(receiver)
+    while disk.waiting:
+        disk.step()
+    place.time += 120
+    assert not access.known(identity)
+    place.write(FILE.format(hashed=ann_s_hash()))
+    assert access.refresh()
+    assert sessions.get("cleo/phone") is session
+    again = Sessions(QuietBroker(), lambda: place.time, disk, place.access())
+    again.restore(dict(disk.stored))
+    restored = again.get("cleo/phone")
+    assert restored is not None
+    assert [each.where for each in restored.in_force("s1")] == ["tenant = 'acme'"]
 
 
 def test_a_session_of_another_user_is_not_taken_over(tmp_path: Path) -> None:

@@ -129,10 +129,12 @@ class Access:
 
     def known(self, identity: Identity) -> bool:
         """Whether somebody who logged in before still may be here: known to the file, and not expired."""
-        if self._rules is None:
-            return identity == NOBODY
         expired = identity.expires is not None and self._now() >= identity.expires
-        return not expired and self._rules.known(identity)
+        return not expired and self.may_return(identity)
+
+    def may_return(self, identity: Identity) -> bool:
+        """Whether somebody could log in again, though their token has ended: what is theirs is kept."""
+        return identity == NOBODY if self._rules is None else self._rules.known(identity)
 
     # What they may see and do.
 

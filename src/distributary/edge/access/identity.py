@@ -15,6 +15,8 @@ from distributary.errors import DistributaryError
 LONGEST_NAME = 256
 """Characters of the name of a user, a group or a client."""
 FORBIDDEN_IN_USERS = frozenset("/+#*")
+MQTT = "mqtt:"
+"""What a topic in MQTT's syntax begins with: `{user}/inbox` of a user `mqtt:bob` would be bob's."""
 
 
 class AccessError(DistributaryError):
@@ -66,6 +68,8 @@ def name_fault(name: str, what: str) -> str | None:
     # Cc: control; Cf: invisible, or turning text around; Cs: halves of surrogate pairs.
     if any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in name):
         return f"a {what}'s name has no control characters"
+    if what != "client" and name.startswith(MQTT):
+        return f"a {what}'s name does not begin with {MQTT!r}, as topics in MQTT's syntax do"
     if what != "client" and not FORBIDDEN_IN_USERS.isdisjoint(name):
         return f"a {what}'s name has none of {' '.join(sorted(FORBIDDEN_IN_USERS))}"
     return None
