@@ -19,6 +19,7 @@ import pytest
 
 from distributary.client import connect_plain
 from distributary.model import Event
+from live.loops import alone
 
 PATIENCE = 60.0
 
@@ -145,6 +146,35 @@ def test_what_cannot_be_is_told_in_one_sentence(options: tuple[str, ...], code: 
     assert found == code
     assert sentence in told.splitlines()[-1]
     assert "Traceback" not in told
+
+
+def test_feeds_are_polled_after_some_time_or_not_at_all(tmp_path: Path) -> None:
+    feeds = tmp_path / "feeds.toml"
+    feeds.write_text('"a" = "http://example.org/a.xml"')
+    found, told = run("--mqtt", "0", "--web", "0", "--feeds", str(feeds), "--feeds-every", "0")
+    assert (found, told.splitlines()[-1]) == (
+        1,
+        "distributary: feeds cannot be polled every 0 seconds; give a time above 0",
+    )
+
+
+@alone
+async def test_a_broker_whose_work_beside_requests_ends_by_an_error_does_not_go_on_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from distributary.edge import serve
+
+    def fail() -> bool:
+        raise ZeroDivisionError("of the access file")
+
+    monkeypatch.setattr(serve, "TICK", 0.0)
+    notes: list[str] = []
+    served_here = serve.ServedBroker(serve.ServeSettings(mqtt=0, web=0), notes.append)
+    monkeypatch.setattr(served_here.access, "refresh", fail)
+    await served_here.start()
+    await served_here.failure.wait()
+    await served_here.stop()
+    assert notes[-1] == "the broker cannot go on: ZeroDivisionError: of the access file"
 
 
 def test_a_port_that_was_asked_for_is_taken_or_refused_and_another_is_found_where_none_was(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from distributary.edge.web.outgoing import OutgoingError, WebAnswer
+from distributary.edge.web.outgoing import OutgoingError, WebAnswer, get
 from distributary.edge.web_feeds import LONGEST_PAUSE, WebFeeds, read_feed_list
 from distributary.errors import DistributaryError
 from distributary.feeds import FeedItem, write_feed
@@ -49,6 +49,7 @@ class World:
     def __init__(self, every: float = 60) -> None:
         self.site, self.time = Site(), 0.0
         self.published: list[Event] = []
+        self.notes: list[str] = []
         self.refuse = self.away = False
         self.feeds = WebFeeds(
             {"harbour": URL},
@@ -58,6 +59,7 @@ class World:
             now=lambda: self.time,
             random=Random(1),
             every=every,
+            note=self.notes.append,
         )
         [self.feed] = self.feeds.feeds
 
@@ -159,13 +161,33 @@ def test_permanent_redirections_are_remembered_and_others_are_not() -> None:
     assert [url for url, _ in world.site.asked] == [URL, f"{base}/new", f"{base}/tmp", f"{base}/new"]
 
 
-@pytest.mark.parametrize(("location", "reason"), [("/again", "redirections"), ("file:///etc/passwd", "http")])
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [("/again", "redirections"), ("file:///etc/passwd", "http"), ("http://[", "Invalid IPv6 URL")],
+)
 def test_redirections_without_end_or_elsewhere_fail(location: str, reason: str) -> None:
     world = World()
     world.site.answers = [WebAnswer(302, {"location": location}, b"")] * 10
     world.poll()
     assert reason in world.feed.failing
     assert len(world.site.asked) <= 6
+
+
+def test_a_name_that_no_host_can_have_is_not_found() -> None:
+    with pytest.raises(OutgoingError, match="is not found"):
+        asyncio.run(get(f"http://{'a' * 64}.example/", {}, private=True, most=1))
+
+
+def test_what_is_wrong_with_a_feed_is_told_once_and_when_it_is_mended() -> None:
+    world = World()
+    world.site.answers = [OutgoingError("no answer"), OutgoingError("no answer"), OutgoingError("refused")]
+    for _ in range(5):
+        world.poll(LONGEST_PAUSE)
+    assert world.notes == [
+        f"feed 'harbour' at {URL}: no answer",
+        f"feed 'harbour' at {URL}: refused",
+        "feed 'harbour' answers again",
+    ]
 
 
 def test_what_is_no_feed_is_told_and_asked_for_again() -> None:

@@ -22,11 +22,12 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import uuid4
 
 from starlette.types import ASGIApp
@@ -129,8 +130,8 @@ class ServedBroker:
             notice=note,
         )
         self.web_endpoint = self.mqtt_endpoint = Endpoint(settings.host, 0)
-        self.feeds: WebFeeds | None = None
-        """The web feeds that are polled."""
+        self.feeds = self._web_feeds() if settings.feeds else None
+        """The web feeds that are polled, if there are any."""
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -148,8 +149,10 @@ class ServedBroker:
             self.sessions.restore(stored)
             self.room.start(stored)
             await self._listen(tls)
-            for work in (self._tick(), self._publish_demo(), self._poll_feeds()):
-                task = asyncio.create_task(work)
+            works = [self._tick(), self._publish_demo()]
+            works += [] if self.feeds is None else [self.feeds.run()]
+            for work in works:
+                task = asyncio.create_task(self._guarded(work))
                 stack.push_async_callback(_ended, task)
         except BaseException:
             await self.stop()
@@ -217,6 +220,13 @@ class ServedBroker:
         self._note(str(error))
         self.failure.set()
 
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what goes on beside requests; without it the broker does not go on."""
+        try:
+            await work
+        except Exception as error:
+            self._failed(DistributaryError(f"the broker cannot go on: {type(error).__name__}: {error}"))
+
     async def _tick(self) -> None:
         """Now and then, see what has expired and whether the access file has changed."""
         while True:
@@ -224,12 +234,10 @@ class ServedBroker:
             self.sessions.expire()
             self.access.refresh()
 
-    async def _poll_feeds(self) -> None:
-        """Poll web feeds, if there are any, while the node is the root."""
+    def _web_feeds(self) -> WebFeeds:
+        """What polls web feeds while the node is the root."""
         settings = self.settings
-        if not settings.feeds:
-            return
-        self.feeds = WebFeeds(
+        return WebFeeds(
             settings.feeds,
             fetching(settings.private_feeds),
             self._published,
@@ -237,8 +245,8 @@ class ServedBroker:
             now=time.time,
             random=Random(self.broker.name),
             every=settings.feeds_every,
+            note=self._note,
         )
-        await self.feeds.run()
 
     async def _published(self, events: Sequence[Event]) -> str | None:
         """Publish events; gives the reason why not, or None once they are safe."""

@@ -90,9 +90,11 @@ class WebFeeds:
         now: Callable[[], float],
         random: Random,
         every: float = POLL_EVERY,
+        note: Callable[[str], None] = lambda note: None,
     ) -> None:
-        if every <= 0:
-            raise DistributaryError(f"feeds cannot be polled every {every} seconds; give a time above 0")
+        if not every > 0:
+            raise DistributaryError(f"feeds cannot be polled every {every:g} seconds; give a time above 0")
+        self._note = note
         self.feeds = [WebFeed(name, url) for name, url in feeds.items()]
         for feed in self.feeds:
             checked_address(feed.url)
@@ -127,9 +129,12 @@ class WebFeeds:
                 feed.unchanged += 1
             else:
                 await self._take(feed, answer)
-        except (OutgoingError, DocumentError) as error:
-            self._fail(feed, str(error))
+        except Exception as error:  # Whatever a site answers: the other feeds are asked all the same.
+            known = isinstance(error, OutgoingError | DocumentError)
+            self._fail(feed, str(error) if known else f"{type(error).__name__}: {error}")
         else:
+            if feed.failing:
+                self._note(f"feed {feed.name!r} answers again")
             feed.failures, feed.failing = 0, ""
             feed.due = self._now() + min(LONGEST_PAUSE, max(self._every, _fresh_seconds(answer.headers)))
 
@@ -170,6 +175,8 @@ class WebFeeds:
         feed.tag, feed.modified = answer.headers.get("etag"), _settled_date(answer.headers)
 
     def _fail(self, feed: WebFeed, reason: str) -> None:
+        if feed.failing != reason:
+            self._note(f"feed {feed.name!r} at {feed.url}: {reason}")
         feed.failures += 1
         feed.failing = reason
         pause = min(LONGEST_PAUSE, self._every * 2.0 ** min(feed.failures, 20))

@@ -74,8 +74,9 @@ async def resolved(parts: SplitResult, private: bool) -> tuple[str, int]:
         found = await asyncio.get_running_loop().getaddrinfo(
             parts.hostname, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
         )
-    except OSError as error:
-        raise OutgoingError(f"{parts.hostname} is not found: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: a part of the name is empty or too long
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutgoingError(f"{parts.hostname} is not found: {reason or error}") from None
     addresses = [str(each[4][0]) for each in found]
     if not private and not all(map(is_public, addresses)):
         raise OutgoingError(f"{parts.hostname} is an address of this machine or a private network")
