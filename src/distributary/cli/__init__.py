@@ -5,7 +5,7 @@
 - `engine`: whether Spark and Java are here
 - `match`, `check`, `explain`, `generate`, `subscriptions`: files and stores, in this process; with
   `event_batches`, the events of a file as they are matched
-- `run`, `replay`, `demo/`: on Spark
+- `run`, `replay`, `demo/`: on Spark; `outputs`: what a pipeline wrote, removed
 - `plan`, `plan_trees`, `plan_queries`: trees and placements for sites; `plan_output`: how both end
 - `sim`, `sim_queries`, `sim_promise`, `trials`: the simulator; `unused`: options that change nothing there
 - `network`, `node`, `publish`, `subscribe`, `query`: brokers on real sockets and their clients; with

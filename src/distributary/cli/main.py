@@ -39,6 +39,7 @@ COMMANDS = {
     "demo": "the main job on data it makes itself",
     "subscriptions": "see and change what a subscription store holds",
     "run": "run a streaming pipeline",
+    "outputs": "remove what a pipeline wrote long ago, or all that it has of a subscriber",
     "replay": "match subscriptions against the archive of a pipeline",
     "sim": "run a system in the simulator, under faults",
     "serve": "run a broker for MQTT and the web, with everything, in one process",

@@ -8,13 +8,15 @@
 
 A POINT is the number of a batch, or a time with a zone, which means the first batch that started then or
 later. The last line tells the cursor; with --after-batch the next call goes on there, and calls that do so
-share the deliveries out among them: nothing is missed, nothing comes twice.
+share the deliveries out among them: nothing is missed, nothing comes twice. --event-since and --event-until
+choose by the time of the event, in the order column, whenever it came.
 
 examples:
   distributary replay pipeline.toml --subscriber ann --out caught-up.jsonl
   distributary replay pipeline.toml --subscriber ann --after-batch 17 --out more.jsonl
   distributary replay pipeline.toml --subscriber ann --as-if-subscribed-since 2026-05-01T00:00+00:00
   distributary replay pipeline.toml --subscriptions new.jsonl --since 0 --out deliveries
+  distributary replay pipeline.toml --subscriber ann --event-since 2026-05-01T00:00Z
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ def configure(command: argparse.ArgumentParser) -> None:
     add_options(
         command,
         ("--until POINT", _point, "stop before this (default: all that is finished)"),
+        ("--event-since TIME", _time, "only events of this time or later, by the order column"),
+        ("--event-until TIME", _time, "only events before this time"),
         ("--after-batch N", whole(-1), "only deliveries of later batches: a cursor"),
         ("--out PLACE", STANDARD, "a new directory for Parquet, or a file.jsonl (default: - for JSON lines)"),
     )
@@ -107,6 +111,7 @@ def _work(
     parsed: argparse.Namespace, pipeline: Pipeline, quarantine: Quarantine
 ) -> Callable[[SparkSession], ReplayResult]:
     """What is to be done in a session."""
+    from distributary.spark.replay.matching import EventTimes
     from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay_result
 
     work: Callable[..., ReplayResult]
@@ -120,9 +125,18 @@ def _work(
     else:
         work = partial(catch_up, subscriber=parsed.subscriber)
 
+    times = None
+    if parsed.event_since is not None or parsed.event_until is not None:
+        times = EventTimes(parsed.event_since, parsed.event_until)
+
     def done(spark: SparkSession) -> ReplayResult:
         found = work(
-            spark, pipeline=pipeline, since=since, until=parsed.until, after_batch=parsed.after_batch
+            spark,
+            pipeline=pipeline,
+            since=since,
+            until=parsed.until,
+            after_batch=parsed.after_batch,
+            times=times,
         )
         for one in found.rejected:
             quarantine.add(one)
@@ -154,6 +168,14 @@ def _tell(written: WrittenReplay, parsed: argparse.Namespace) -> None:
             f"cursor: {replayed.cursor}; the stream has not taken over yet: run this again with "
             f"--after-batch {replayed.cursor} when it has finished another batch"
         )
+
+
+def _time(text: str) -> datetime:
+    """A time with a zone."""
+    found = _point(text)
+    if isinstance(found, int):
+        raise argparse.ArgumentTypeError(f"takes a time such as 2026-05-01T12:00+00:00, not {text!r}")
+    return found
 
 
 def _point(text: str) -> int | datetime:

@@ -32,10 +32,12 @@ from distributary.spark.pipeline.metrics import read_metrics
 from distributary.spark.pipeline.outputs import read_archive, read_derived
 from distributary.spark.pipeline.start import start
 from distributary.spark.queries.run import QueryStreams, run_queries
+from distributary.spark.replay.matching import EventTimes
 from distributary.spark.replay.replay import as_if_subscribed, catch_up, replay
 
 __all__ = [
     "EventColumns",
+    "EventTimes",
     "QueryStreams",
     "as_if_subscribed",
     "catch_up",

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -53,7 +53,9 @@ def keep_state_in_rocksdb(spark: SparkSession) -> None:
 
 @contextmanager
 def logging_to(log: Path) -> Iterator[None]:
-    """Have Python's loggers and warnings write to the log instead of the terminal."""
+    """Have Python's loggers and warnings write to the log instead of the terminal, and Spark's own threads,
+    which complain on standard error when the engine ends.
+    """
     handler = logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
@@ -62,7 +64,8 @@ def logging_to(log: Path) -> Iterator[None]:
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     try:
-        yield
+        with redirect_stderr(handler.stream):
+            yield
     finally:
         logging.captureWarnings(False)
         root.setLevel(level)

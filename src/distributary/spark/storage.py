@@ -85,6 +85,21 @@ def move(location: str, target: str) -> None:
     files.move(path, _file_system(target)[1])
 
 
+def replace(location: str, target: str) -> None:
+    """The same in place of a file that has that name."""
+    files, path = _file_system(target)
+    # Some file systems move nothing to where something is.
+    if files.get_file_info(path).type == fs.FileType.File:
+        files.delete_file(path)
+    move(location, target)
+
+
+def remove_file(location: str) -> None:
+    """Remove a file."""
+    files, path = _file_system(location)
+    files.delete_file(path)
+
+
 def remove_directory(location: str) -> None:
     """Remove a directory and all that is in it, if it is there."""
     files, path = _file_system(location)
@@ -108,6 +123,28 @@ def directories(location: str) -> list[str]:
     files, path = _file_system(location)
     listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
     return [one.path for one in listed if one.type == fs.FileType.Directory]
+
+
+def file_names(location: str) -> list[str]:
+    """The names of the files in a directory, in order; none when that does not exist."""
+    files, path = _file_system(location)
+    listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return sorted(PurePosixPath(one.path).name for one in listed if one.type == fs.FileType.File)
+
+
+def batch_places(location: str, batch: int) -> list[str]:
+    """The directories of a batch in an output that have files: its own, or one for each subscriber."""
+    names = [PurePosixPath(one).name for one in directories(location)]
+    spread = [f"{location}/{name}/batch={batch}" for name in names if name.startswith("each=")]
+    return [place for place in (f"{location}/batch={batch}", *spread) if next(visible_files(place), None)]
+
+
+def schema_text(location: str) -> str:
+    """The columns and types of the first Parquet file in a directory."""
+    files, _ = _file_system(location)
+    first = next(path for path in visible_files(location) if path.endswith(".parquet"))
+    schema: pa.Schema = parquet.read_schema(first, filesystem=files)
+    return str(schema.remove_metadata())
 
 
 def visible_files(location: str) -> Iterator[str]:

@@ -12,9 +12,10 @@ In reading order:
 - `registrations`: which ids are registered, for commits to a log of files
 - `directory`: a store in a directory, with `commits`, its log; `repair`: what is damaged, and going on
 - `sql`: a store in PostgreSQL or SQLite
+- `purge`: forgetting a subscriber in all versions
 
-Promises: a commit is all or nothing, survives a crash, and is never changed; any number of processes may read
-and write. What is damaged is never taken for content.
+Promises: a commit is all or nothing, survives a crash, and is never changed but by a purge; any number of
+processes may read and write. What is damaged is never taken for content.
 """
 
 from distributary.store.store import Change, Life, SubscriptionStore, open_store

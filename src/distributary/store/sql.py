@@ -299,6 +299,18 @@ class SqlStore(SubscriptionStore):
     def _committed(self, version: int) -> None:
         """Do nothing: a process that only writes may not see the workspace, so readers write snapshots."""
 
+    def rewrite(self, serials: Sequence[int], subscriber: str, topic: str) -> None:
+        """Have these registrations say nothing in any version but this subscriber and topic (see `purge`)."""
+        nothing = dict.fromkeys(("where", "path", "change", "more"))
+        with self._transaction(writing=True) as connection:
+            for serial in serials:
+                version, row = serial >> ROW_BITS, serial & ((1 << ROW_BITS) - 1)
+                own = sa.and_(_changes.c.version == version, _changes.c.row == row)
+                named = {"id": f"purged {serial}", "subscriber": subscriber, "topic": topic}
+                connection.execute(sa.update(_changes).where(own).values(**named, **nothing))
+                ending = _changes.c.ended == serial
+                connection.execute(sa.update(_changes).where(ending).values(id=named["id"]))
+
     def _exists(self) -> bool:
         database = self._url.database
         if self._url.get_backend_name() == "sqlite" and not Path(database or "").exists():

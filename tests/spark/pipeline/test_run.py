@@ -18,8 +18,10 @@ import pytest
 from chaos.phases import Traces
 from chaos.victim import Victim
 from distributary.cli.main import main
+from distributary.errors import DistributaryError
 from distributary.model import Subscription
 from distributary.spark.pipeline import run
+from distributary.spark.pipeline.owner import owning
 from distributary.store import open_store
 
 DEADLINE = 240
@@ -51,13 +53,14 @@ def place(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def running(place: Path) -> Iterator[subprocess.Popen[str]]:
+def running(place: Path, *, start_new_session: bool = False) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "distributary", "run", str(place / "pipeline.toml")]
     process = subprocess.Popen(
         [*command, "--master", "local[2]"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=start_new_session,
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )
     try:
@@ -127,6 +130,29 @@ def test_killed_amid_a_batch_it_goes_on_where_it_was_and_stops_when_told(place: 
     assert all(len(line) < 300 and "WARN" not in line for line in out.splitlines())
     assert delivered(place) == ["e1", "e2", "e3", "e3"]
     assert [one["batch"] for one in recorded(place)] == list(range(len(recorded(place))))
+
+
+@pytest.mark.chaos
+@pytest.mark.spark
+@pytest.mark.xdist_group("processes")
+def test_told_to_end_with_its_whole_process_group_it_ends_well_and_goes_on(place: Path) -> None:
+    feed(place, "one", ["e1", "e2"])
+    with running(place, start_new_session=True) as process:
+        until(process, lambda: events_recorded(place) == 2)
+        os.killpg(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, err) == (0, "")
+    assert "stopping: the batch under way may finish" in out
+    assert ": 2 events" in out
+    feed(place, "two", ["e3"])
+    with running(place) as process:
+        until(process, lambda: events_recorded(place) == 3)
+        with pytest.raises(DistributaryError, match=f"in use by process {process.pid} on "):  # noqa: SIM117
+            with owning(str(place / "checkpoint")):
+                pass
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE) == 0
+    assert delivered(place) == ["e1", "e2", "e3"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,6 +3,7 @@
 In reading order:
 
 - `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`), with the store it names;
+  `formats` and `schema_text`: formats, options and schemas, checked without Spark;
 - `source`: the events as a streaming DataFrame;
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;
@@ -10,7 +11,9 @@ In reading order:
   which says how a batch is written and committed, `receipts`, `directories` (those of subscribers);
 - `sink`: committing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
   its record in `commits`;
-- `run`: `distributary run`, with `progress`.
+- `run`: `distributary run`: `writable`, `owner` and `checkpoint_format` see that it can and may write,
+  `progress` and `status` tell how it is, `failures` why it failed;
+- `retention`: old batches removed, subscribers forgotten.
 
 Promise: what a batch writes to files is there once however often the batch is done, and a batch that has a
 record is complete in every output.

@@ -32,6 +32,7 @@ BUILT_IN = ("parquet", "orc", "json", "csv", "xml", "text")
 JAVA_CALL = "An error occurred while calling"
 CAUSE = re.compile(r"^(?:Caused by: |: )(?:[a-z]\w*\.)+(\w+)(?:: (.*))?$")
 """A line of a Java stack trace that names an exception, and what it says."""
+OTHER_SOURCES = "sources in the checkpoint offsets and now there are"
 NO_JAVA = ("JAVA_GATEWAY_EXITED", "Java gateway process exited")
 COMPLAINTS = re.compile(r"\b(Error|Exception|Invalid|Too small|Unrecognized|Could not|not found|heap)\b")
 """Lines of a Java that does not start which say why."""
@@ -62,6 +63,11 @@ def reason_of(text: str) -> str:
     missing = NOT_FOUND.search(text)
     if missing is not None:
         return no_such_format(missing[1] or missing[2])
+    if OTHER_SOURCES in text:
+        return (
+            "the checkpoint is of a release whose queries read the source another number of times: begin "
+            "anew with another checkpoint and other outputs; what was archived can be replayed"
+        )
     lines = [line.rstrip() for line in text.splitlines()]
     traces = [at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):")]
     if traces:

@@ -33,6 +33,7 @@ from rich.table import Table
 from distributary.errors import DistributaryError
 from distributary.kernel import compiling_told
 from distributary.spark.index.build import live_index
+from distributary.spark.pipeline.checkpoint_format import require_known_format
 from distributary.spark.pipeline.commits import BatchRecord, last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.failures import failure, require_format
@@ -75,6 +76,7 @@ def run_pipeline(
     require_writable(pipeline)
     with _StopSignals().listening() as stop, owning(pipeline.checkpoint):
         try:
+            require_known_format(pipeline.checkpoint)
             say(console, f"starting Spark; what it says goes to {log}")
             with session_for(pipeline, log, master=master, remote=remote) as spark:
                 # Spark has installed a handler of its own for SIGINT meanwhile.

@@ -20,6 +20,7 @@ from distributary.spark.micro_batch import EPOCH
 from distributary.spark.pipeline.commits import BatchRecord, read_records
 from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.outputs import complete_batches, read_some
+from distributary.spark.pipeline.retention import removed_upto
 from distributary.spark.places import ARRIVAL
 from distributary.store import Life
 
@@ -157,6 +158,12 @@ def require_archived(archive: str, complete: Iterable[int], batches: Iterable[in
     missing = [batch for batch in batches if batch not in known]
     if missing:
         more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        removed = removed_upto(archive)
+        if removed is not None and missing[0] <= removed[0]:
+            raise DistributaryError(
+                f"batch {missing[0]}{more}, of which {what} are needed, was removed from {archive} by "
+                f"retention on {removed[1]}: begin with batch {removed[0] + 1}"
+            )
         raise DistributaryError(
             f"the archive {archive} lacks batch {missing[0]}{more}, of which {what} are needed; "
             "bring it back, or begin later"

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from distributary.errors import FilterError, InputError
+from distributary.errors import DistributaryError, FilterError, InputError
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
@@ -43,6 +45,31 @@ class ReplayRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class EventTimes:
+    """Times of events, by the order column: from `since` on, and before `until`, if these are given."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def column(self, pipeline: Pipeline, events: DataFrame) -> str:
+        """The order column; an error if it holds no times."""
+        order = pipeline.events.order
+        if order is None or not isinstance(events.schema[order].dataType, TimestampType | TimestampNTZType):
+            given = "names none" if order is None else f"{order!r} holds none"
+            raise DistributaryError(
+                f"times of events are those of the order column under [events], which {given}"
+            )
+        return order
+
+    def those_within(self, rows: DataFrame, column: str) -> DataFrame:
+        """The rows with such times."""
+        time = F.col(quoted(column)).cast("timestamp")
+        if self.since is not None:
+            rows = rows.where(time >= F.lit(self.since))
+        return rows if self.until is None else rows.where(time < F.lit(self.until))
+
+
+@dataclass(frozen=True, slots=True)
 class ArchivePass:
     """Deliveries, computed when somebody asks for them, and the batches whose events that looks at."""
 
@@ -57,8 +84,12 @@ def match_archive(
     history: History,
     requests: Iterable[ReplayRequest],
     batches: range,
+    times: EventTimes | None = None,
 ) -> ArchivePass:
-    """The deliveries of `batches`: event_id, subscriber, subscriptions, batch, and what the sink carries."""
+    """The deliveries of `batches`: event_id, subscriber, subscriptions, batch, and what the sink carries.
+
+    With `times` only those of events of these times, and none of derived items.
+    """
     needed = [found for one in requests if (found := _needed(one, batches)).batches]
     rejected: list[Rejection] = []
     if pipeline.events.order is None:
@@ -68,7 +99,8 @@ def match_archive(
     with_events, with_derived = history.filled(one.batches for one in needed)
     looked_at = sorted({*with_events, *with_derived})
     events = archived_events(spark, pipeline, with_events)
-    carry = pipeline.sink.columns
+    given = pipeline.sink.columns
+    carry = given if times is None else (*given, *{times.column(pipeline, events)}.difference(given))
     columns = replace(pipeline.columns, micro_batch=BATCH)
     columns.check(events.schema, carry)
     if looks_at_clock:
@@ -89,7 +121,9 @@ def match_archive(
         carried = (as_carried(events.schema[name], columns, derived.schema) for name in carry)
         matches = matches.union(derived.select(*matches.columns[:3], BATCH, *carried))
     within = matches.where(F.col(BATCH).between(batches.start, batches.stop - 1))
-    return ArchivePass(_deliveries(within, carry), tuple(looked_at), tuple(rejected))
+    if times is not None:
+        within = times.those_within(within, times.column(pipeline, events))
+    return ArchivePass(_deliveries(within, given), tuple(looked_at), tuple(rejected))
 
 
 def _without_tolerances(requests: Iterable[ReplayRequest], rejected: list[Rejection]) -> list[ReplayRequest]:

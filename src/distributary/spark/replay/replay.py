@@ -34,7 +34,7 @@ from distributary.quarantine import Rejection, rejection
 from distributary.spark.index.build import report_rejected
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.replay.history import History, Point, archived_batches
-from distributary.spark.replay.matching import ArchivePass, ReplayRequest, match_archive
+from distributary.spark.replay.matching import ArchivePass, EventTimes, ReplayRequest, match_archive
 from distributary.store import Life, SubscriptionStore
 
 NAMES_COMPARED = 20_000
@@ -75,18 +75,23 @@ def replay(
     since: Point | None = None,
     until: Point | None = None,
     after_batch: int | None = None,
+    times: EventTimes | None = None,
 ) -> DataFrame:
     """What these subscriptions would have been given, had they been registered from `since` on.
 
     The batches are those from `since` (default: the first) up to before `until` (default: all that are
     finished). With `after_batch` only deliveries of later batches are given; tolerances still begin at
-    `since`. The columns are event_id, subscriber, subscriptions, batch, and those that the sink carries.
+    `since`. With `times` only deliveries of events of these times, by the order column, are given: the
+    tolerances see the others too. The columns are event_id, subscriber, subscriptions, batch, and those that
+    the sink carries.
 
         replay(spark, load_pipeline("pipeline.toml"), [Subscription("s1", "ann", topic="quotes")]).show()
 
     Malformed subscriptions are left out and logged. An archive that lacks a batch raises `DistributaryError`.
     """
-    found = replay_result(spark, pipeline, subscriptions, since=since, until=until, after_batch=after_batch)
+    found = replay_result(
+        spark, pipeline, subscriptions, since=since, until=until, after_batch=after_batch, times=times
+    )
     report_rejected(found.rejected, strict=False)
     return found.deliveries
 
@@ -99,12 +104,13 @@ def replay_result(
     since: Point | None = None,
     until: Point | None = None,
     after_batch: int | None = None,
+    times: EventTimes | None = None,
 ) -> ReplayResult:
     """What `replay` gives, with what it covers and what it leaves out."""
     history, seen, given = _past(pipeline, since, until, after_batch)
     rejected: list[Rejection] = []
     requests = [ReplayRequest(one, seen) for one in _well_formed(subscriptions, rejected).values()]
-    found = match_archive(spark, pipeline, history, requests, given)
+    found = match_archive(spark, pipeline, history, requests, given, times)
     return _result(history, replace(found, rejected=(*rejected, *found.rejected)), given)
 
 
@@ -116,6 +122,7 @@ def catch_up(
     after_batch: int | None = None,
     since: Point | None = None,
     until: Point | None = None,
+    times: EventTimes | None = None,
 ) -> ReplayResult:
     """Exactly what the live stream computed for a subscriber in the batches after a cursor.
 
@@ -132,7 +139,7 @@ def catch_up(
     history, _, given = _past(pipeline, since, until, after_batch)
     lives = lives_of(pipeline.store, subscriber)
     requests = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
-    return _result(history, match_archive(spark, pipeline, history, requests, given), given)
+    return _result(history, match_archive(spark, pipeline, history, requests, given, times), given)
 
 
 def as_if_subscribed(
@@ -143,6 +150,7 @@ def as_if_subscribed(
     since: Point,
     until: Point | None = None,
     after_batch: int | None = None,
+    times: EventTimes | None = None,
 ) -> ReplayResult:
     """What a subscriber's present subscriptions would have given from `since` on until the stream took over.
 
@@ -168,7 +176,7 @@ def as_if_subscribed(
         )
         for life, batch in zip(present, taken_over, strict=True)
     ]
-    found = match_archive(spark, pipeline, history, requests, given)
+    found = match_archive(spark, pipeline, history, requests, given, times)
     end = max(given.start, *(one.batches.stop for one in requests))
     had = [ReplayRequest(life.subscription, history.during(life)) for life in lives]
     delivered = match_archive(spark, pipeline, history, had, range(given.start, end))
