@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from engines.sessions import Sessions
+    from kafka_server import KafkaServer
 
 settings.register_profile(
     "house",
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             other = not any(folder in item.path.as_posix() for folder in WITH_ENGINES)
             item.add_marker(pytest.mark.xdist_group("other session" if other else "session"))
             item.add_marker(pytest.mark.spark)
+        elif "kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("kafka"))
 
 
 def pytest_collection_finish() -> None:
@@ -98,3 +101,19 @@ def sessions(request: pytest.FixtureRequest) -> Iterator[Sessions]:
     started = Sessions(lambda: request.getfixturevalue("spark"))
     yield started
     started.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+    """A Kafka broker for all tests of a process; without one they are skipped with the reason."""
+    from kafka_server import KafkaMissingError, KafkaServer
+
+    try:
+        server = KafkaServer(tmp_path_factory.mktemp("kafka"))
+    except KafkaMissingError as error:
+        pytest.skip(str(error))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

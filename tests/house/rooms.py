@@ -57,7 +57,6 @@ ROOMS: dict[str, Room] = {
             "output",
             "json_text",
             "metrics_text",
-            "kafka_transactions",
             "arrow_rows",
             "toml_files",
             "model",

@@ -27,6 +27,7 @@ from distributary.cli.terminal import FAILED, WELL, add_options, describe, say
 from distributary.errors import DistributaryError, UsageError
 
 if TYPE_CHECKING:
+    from distributary.edge.kafka.settings import KafkaSettings
     from distributary.edge.serve import ServeSettings
     from distributary.model import Event
 
@@ -46,6 +47,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--feeds FILE", Path, "web feeds to poll and publish: names and addresses, in TOML"),
         ("--feeds-every SECONDS", 60.0, "how often each is polled (60)"),
         ("--private-feeds", False, "let feeds be at addresses of this machine and private networks"),
+        ("--kafka FILE", Path, "topics of Kafka's to take events from and write deliveries to, in TOML"),
         ("--demo", False, "publish made-up readings of sensors"),
         ("--no-console", False, "no pages for people (default: pages, where NiceGUI is installed)"),
         ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
@@ -101,8 +103,17 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         feeds=read_feed_list(parsed.feeds) if parsed.feeds else {},
         private_feeds=parsed.private_feeds,
         feeds_every=parsed.feeds_every,
+        kafka=_kafka_settings(parsed.kafka) if parsed.kafka else None,
         console=not parsed.no_console and find_spec("nicegui") is not None,
     )
+
+
+def _kafka_settings(path: Path) -> KafkaSettings:
+    from distributary.edge.kafka.settings import read_kafka_file
+
+    if find_spec("confluent_kafka") is None:
+        raise DistributaryError("--kafka needs confluent-kafka: pip install 'distributary[kafka]'")
+    return read_kafka_file(path)
 
 
 def _demo_events() -> Iterator[Event]:

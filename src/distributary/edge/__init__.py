@@ -9,6 +9,7 @@ Modules, in reading order:
 - `session`: a subscriber's place at a broker: their subscriptions and their mailbox; `session_disk`: how it
   is written and read; `sessions`: all of them.
 - `web/`: HTTP, WebSocket, server-sent events and webhooks.
+- `kafka/`: topics of Kafka's as events, and deliveries as records of Kafka's.
 - `web_feeds`: polls web feeds over HTTP, and publishes what is new.
 - `console/`: pages on which people look at a broker and try things out.
 - `serve`: all of it in one process.

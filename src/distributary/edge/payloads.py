@@ -9,7 +9,7 @@ Rules:
   attribute `payload.text` of what is UTF-8, `payload.base64` of what is not.
 - The message's own words do not name the event: keys `id`, `source`, `topic` and `document` of a JSON object
   become attributes `payload.id` and so on; identity is given by whoever received the message. Keys that begin
-  with `payload.` or `mqtt.` are nobody's but ours, so no condition sees them from a JSON object.
+  with `payload.`, `mqtt.` or `kafka.` are nobody's but ours, so no condition sees them from a JSON object.
 - An event that did not come as a payload has one all the same: its document if it has nothing else to say, or
   its attributes as a JSON object, with `id`.
 """
@@ -32,7 +32,7 @@ TEXT, BASE64 = "payload.text", "payload.base64"
 """The attributes that carry the bytes of a payload."""
 DEEPEST = 64
 """Levels of objects and arrays in a JSON object; one that is deeper is opaque."""
-OURS = ("payload.", "mqtt.")
+OURS = ("payload.", "mqtt.", "kafka.")
 """Names of attributes that begin like this are given by the edge alone."""
 _MOVED = {"id": "payload.id", "source": "payload.source", "topic": "payload.topic"}
 _MOVED["document"] = "payload.document"

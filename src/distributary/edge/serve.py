@@ -27,7 +27,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.types import ASGIApp
@@ -50,6 +50,10 @@ from distributary.live.status import log_line
 from distributary.model import Event
 from distributary.systems.tree.feed_application import POLL_EVERY
 
+if TYPE_CHECKING:
+    from distributary.edge.kafka.bridge import KafkaBridge
+    from distributary.edge.kafka.settings import KafkaSettings
+
 MQTT_PORT, WEB_PORT = 1883, 8080
 ANY_PORT = Endpoint("127.0.0.1", 0)
 LOG_IN_ELSEWHERE = "this broker has an access file: clients log in by MQTT, HTTP or WebSocket"
@@ -58,6 +62,8 @@ NEXT_PORTS = 100
 """Ports that are looked at after the usual one, when that is taken."""
 TICK = 1.0
 """Seconds between two looks at what has expired, and at the access file."""
+ROOM_PAUSE = 0.02
+"""Seconds between two looks whether the broker is still congested."""
 DEMO_PAUSE = 0.25
 """Seconds between two events that are made up."""
 
@@ -93,6 +99,8 @@ class ServeSettings:
     """Whether feeds may be at addresses of this machine and of private networks."""
     feeds_every: float = POLL_EVERY
     """Seconds between two polls of a feed."""
+    kafka: KafkaSettings | None = None
+    """Topics of Kafka's to take events from and write deliveries to."""
     console: bool = False
     """Whether there are pages for people, which need NiceGUI."""
 
@@ -132,6 +140,8 @@ class ServedBroker:
         self.web_endpoint = self.mqtt_endpoint = Endpoint(settings.host, 0)
         self.feeds = self._web_feeds() if settings.feeds else None
         """The web feeds that are polled, if there are any."""
+        self.kafka: KafkaBridge | None = None
+        """The topics of Kafka's that are read and written."""
         self._stack = AsyncExitStack()
 
     async def start(self) -> None:
@@ -149,6 +159,7 @@ class ServedBroker:
             self.sessions.restore(stored)
             self.room.start(stored)
             await self._listen(tls)
+            self._open_kafka()
             works = [self._tick(), self._publish_demo()]
             works += [] if self.feeds is None else [self.feeds.run()]
             for work in works:
@@ -192,8 +203,30 @@ class ServedBroker:
         self._stack.push_async_callback(console.stop)
         return {PATH: console}
 
+    def _open_kafka(self) -> None:
+        """Begin to read and write topics of Kafka's, if that is asked for."""
+        settings = self.settings
+        if settings.kafka is None:
+            return
+        from distributary.edge.kafka.bridge import KafkaBridge
+
+        self.kafka = KafkaBridge(
+            settings.kafka,
+            self.sessions,
+            self._published_in_turn,
+            network=settings.network,
+            broker=self.broker.name,
+            data=settings.data,
+            alone=not settings.contacts,
+            note=self._note,
+        )
+        self.kafka.start()
+        self._stack.push_async_callback(self.kafka.stop)
+
     async def leave(self) -> None:
-        """End in good order: clients first, then the node."""
+        """End in good order: Kafka and clients first, then the node."""
+        if self.kafka is not None:
+            await self.kafka.stop()
         leaves = bool(self.settings.contacts)
         if leaves:
             await self.broker.leave()
@@ -253,6 +286,12 @@ class ServedBroker:
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.edge.publish(events, lambda reason: None if answer.done() else answer.set_result(reason))
         return await answer
+
+    async def _published_in_turn(self, events: Sequence[Event]) -> str | None:
+        """Publish events once the broker has room for them."""
+        while self.edge.congested:
+            await asyncio.sleep(ROOM_PAUSE)
+        return await self._published(events)
 
     async def _publish_demo(self) -> None:
         source = f"demo-{uuid4().hex[:8]}"

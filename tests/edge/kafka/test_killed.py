@@ -1,0 +1,153 @@
+"""Kafka to brokers to Kafka, while brokers and Kafka are killed: each record that matches arrives once.
+
+A topic is read by two brokers of one network; a sink at the first of them writes what matches into another
+topic. Both brokers, and Kafka itself, are killed at random moments and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Producer
+
+from kafka_server import KafkaMissingError, KafkaServer
+from replay import replayed_by
+
+PATIENCE = 120.0
+RECORDS, KILLS = 3_000, 10
+FILE = """\
+[connection]
+"bootstrap.servers" = "{address}"
+
+[[source]]
+topics = ["{source}"]
+topic = "readings/{{key}}"
+options = {{"session.timeout.ms" = 6000}}
+
+[[sink]]
+name = "high"
+broker = "first"
+to = "{sink}"
+where = "number >= 0"
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+class KilledBroker:
+    """`distributary serve --kafka` as a process that comes back with its data."""
+
+    def __init__(self, directory: Path, name: str, port: int, contact: int | None, file: Path) -> None:
+        self._directory = directory / name
+        self._directory.mkdir()
+        self._ready = self._directory / "ready.json"
+        command = [
+            sys.executable,
+            "-m",
+            "distributary.cli",
+            "serve",
+            "--no-console",
+            "--mqtt",
+            "0",
+            "--web",
+            "0",
+        ]
+        command += ["--name", name, "--listen", f"127.0.0.1:{port}", "--data", str(self._directory / "data")]
+        command += ["--kafka", str(file), "--ready", str(self._ready)]
+        self._command = command + (["--join", f"127.0.0.1:{contact}"] if contact else [])
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def said(self) -> str:
+        """All that it has said so far."""
+        return (self._directory / "said.txt").read_text()
+
+    def start(self, *, wait: bool = False) -> None:
+        self._ready.unlink(missing_ok=True)
+        with (self._directory / "said.txt").open("ab") as said:
+            self.process = subprocess.Popen(self._command, stdout=said, stderr=said)
+        end = time.monotonic() + PATIENCE
+        while wait and not self._ready.exists():
+            assert self.process.poll() is None, self.said
+            assert time.monotonic() < end, self.said
+            time.sleep(0.05)
+
+    def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(PATIENCE)
+
+
+@contextmanager
+def world(directory: Path) -> Iterator[tuple[KafkaServer, list[KilledBroker], str, str]]:
+    """A Kafka of its own, two brokers, and the names of the topics."""
+    try:
+        kafka = KafkaServer(directory)
+    except KafkaMissingError as error:
+        pytest.skip(str(error))
+    brokers: list[KilledBroker] = []
+    try:
+        kafka.start()
+        source, sink = kafka.topic(4), kafka.topic()
+        file = directory / "kafka.toml"
+        file.write_text(FILE.format(address=kafka.address, source=source, sink=sink))
+        port = free_port()
+        first = KilledBroker(directory, "first", port, None, file)
+        brokers += [first, KilledBroker(directory, "second", free_port(), port, file)]
+        for broker in brokers:
+            broker.start(wait=True)
+        yield kafka, brokers, source, sink
+    finally:
+        for broker in brokers:
+            broker.stop()
+        kafka.stop()
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(3))
+def test_each_record_arrives_once_through_kills_of_brokers_and_of_kafka(tmp_path: Path, seed: int) -> None:
+    random = Random(seed)
+    command = f"pytest -m chaos tests/edge/kafka/test_killed.py -k '{seed}'"
+    with replayed_by(command), world(tmp_path) as (kafka, brokers, source, sink):
+        wait_until_in_force(kafka, brokers, source, sink)
+        producer = Producer({"bootstrap.servers": kafka.address, "enable.idempotence": True, "log_level": 0})
+        kills = sorted(random.sample(range(RECORDS // 10, RECORDS), KILLS))
+        for number in range(RECORDS):
+            value = json.dumps({"number": number if number % 3 else -number - 1})
+            producer.produce(source, value, f"s{number % 7}")
+            producer.poll(0.001)
+            if kills and number == kills[0]:
+                kills.pop(0)
+                victim = random.choice([*brokers, *brokers, kafka])
+                victim.stop()
+                victim.start()
+        assert producer.flush(PATIENCE) == 0
+        due = [number for number in range(RECORDS) if number % 3]
+        records = kafka.committed(sink, len(due) + 1)
+        got = [json.loads(each.value() or b"")["number"] for each in records]
+        twice = [number for number, times in Counter(got).items() if times > 1]
+        assert twice == []
+        assert sorted(got) == [*due, RECORDS]
+        for key in range(7):
+            of_key = [number for number in got if number % 7 == key and number < RECORDS]
+            assert of_key == sorted(of_key), "records of one key are out of order"
+
+
+def wait_until_in_force(kafka: KafkaServer, brokers: list[KilledBroker], source: str, sink: str) -> None:
+    """Send a record that the sink wants, and wait until it has come."""
+    kafka.send(source, json.dumps({"number": RECORDS}).encode(), key=b"first")
+    kafka.committed(sink, 1)
