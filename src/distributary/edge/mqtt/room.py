@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from distributary.edge.access import Access, Identity
+from distributary.edge.access import NOBODY, Access, Identity
 from distributary.edge.broker import Answer, EdgeBroker
 from distributary.edge.mailbox import MailboxBounds
 from distributary.edge.mqtt.filters import FILTER_MARK, read_filter
@@ -155,7 +155,7 @@ class MqttRoom:
                     self._rejoin(session, mark.removeprefix(FILTER_MARK))
             if WILL_MARK in session.marks:
                 will = read_will(session.marks.pop(WILL_MARK))
-                self.wills.leave(session.subscriber, will, session.expiry)
+                self.wills.leave(session.subscriber, will, session.expiry, session.identity or NOBODY)
 
     def _rejoin(self, session: Session, text: str) -> None:
         """Have a restored session take part in a group again, whose own session is restored too."""
@@ -291,13 +291,16 @@ class MqttRoom:
 
     def leave_will(self, identity: Identity, session: Session, will: WillMessage) -> None:
         """A client is gone without saying so."""
-        self.wills.leave(session.subscriber, will, session.expiry)
+        self.wills.leave(session.subscriber, will, session.expiry, identity)
 
-    def _publish_will(self, will: WillMessage, subscriber: str) -> None:
+    def _publish_will(self, will: WillMessage, subscriber: str, identity: Identity) -> None:
         try:
             event = event_of_message(will, will.topic, self.new_id(), subscriber, self.now())
+            reason = self.allowed(identity, event)
         except DistributaryError as error:
-            self.notice(f"the will of {subscriber!r} is not published: {error}")
+            reason = str(error)
+        if reason is not None:
+            self.notice(f"the will of {subscriber!r} is not published: {reason}")
             return
         self.publish([event], self._tell_will)
 
