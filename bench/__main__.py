@@ -44,6 +44,7 @@ MODULES = (
     "spark",
     "spark_sql",
     "queries",
+    "pipeline",
 )
 NAMED = ("peers", "sizes", "network", "live_nodes")
 """Run only when they are named: they take long."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from bench import __main__ as runner
 from bench.report import Result, best_of, ratio
 
-LONG = ("matcher", "simulator", "systems", "spark", "spark_sql", "queries", "hostile", "planner")
+LONG = ("matcher", "simulator", "systems", "spark", "spark_sql", "queries", "pipeline", "hostile", "planner")
 JUDGED = ("topics", "conditions", "rules", "paths")
 """Which judge a matcher by its index, and batches of 64 by large ones."""
 

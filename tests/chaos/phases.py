@@ -55,7 +55,9 @@ class Traces:
             begun, complete = self._written(self.place / output, batch)
             if begun:
                 return f"after {output}" if complete else f"in {output}"
-        if any(map(self._fresh, self.place.glob(f"checkpoint/state/0/*/{batch + 1}.*"))):
+        in_files = self.place.glob(f"checkpoint/tolerances/*/*/{batch}.parquet")
+        in_store = self.place.glob(f"checkpoint/state/0/*/{batch + 1}.*")
+        if any(map(self._fresh, [*in_files, *in_store])):
             return "remembered"
         if any(map(self._fresh, self.place.glob("deliveries/_staged/*/*"))):
             return "staged"

@@ -8,7 +8,8 @@ In reading order:
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;
 - `job`: the one job of a micro-batch; its tasks match, stage what comes of it and give receipts: `staging`,
-  which says how a batch is written and committed, `receipts`, `directories` (those of subscribers);
+  which says how a batch is written and committed, `receipts`, `directories` (those of subscribers),
+  `tolerance_memory` (what tolerances remember);
 - `sink`: committing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
   its record in `commits`;
 - `run`: `distributary run`: `writable`, `owner` and `checkpoint_format` see that it can and may write,

@@ -27,6 +27,12 @@ from distributary.spark.pipeline.metrics import write_matching, write_operators
 from distributary.spark.pipeline.outputs import put_in_place
 from distributary.spark.pipeline.receipts import FlowCount, Receipt, whole_batch
 from distributary.spark.pipeline.staging import ARCHIVE, DERIVED_ITEMS, QUARANTINE, Staging
+from distributary.spark.pipeline.tolerance_memory import (
+    MEMORY,
+    memory_in,
+    put_memory_in_place,
+    remove_old_memory,
+)
 from distributary.spark.rows import EVENT, MATCH, REJECTED
 
 
@@ -83,7 +89,8 @@ class BatchWriter:
         topics = published_topics(given.queries) if given.queries and flows else {}
         published = {topic: flows.get(stream, FlowCount()).items for stream, topic in topics.items()}
         events, matches = receipt.rows.get(EVENT, 0), receipt.rows.get(MATCH, 0)
-        delivered = 0
+        delivered, memory = 0, receipt.of(MEMORY)
+        put_memory_in_place(memory, memory_in(given.checkpoint), batch)
         if matches:
             delivered = write_deliveries(spark, receipt, given.sink, batch, self.deliveries)
         self._put_files(receipt, batch)
@@ -108,6 +115,7 @@ class BatchWriter:
             instant=instant,
         )
         write_record(given.commits, record)
+        remove_old_memory(memory, memory_in(given.checkpoint), batch)
 
     def _put_files(self, receipt: Receipt, batch: int) -> None:
         """Put all files in place whose rows are as they were staged."""

@@ -73,6 +73,8 @@ class Staging:
     """The column of `event` that holds the topic, if there is one."""
     clock: str | None = None
     """The order column, if it holds times."""
+    divisions: int | None = None
+    """Into how many divisions topics are divided for tolerances, if these are kept in files."""
 
     def run_task(self, rows: Batches) -> Batches:
         """Stage what tagged rows say; gives the receipt."""
@@ -122,6 +124,10 @@ class StagedRows:
         version = pc.max(table["version"]).as_py()
         if version is not None:
             self._version = version if self._version is None else max(version, self._version)
+
+    def add_file(self, output: str, directory: str, rows: pa.Table) -> None:
+        """Stage a file of some other output."""
+        self._files.append(_OpenFile(self._staging, output, directory).closed_with(rows))
 
     def receipts(self) -> Batches:
         """Finish all files; the receipt, unless there was nothing."""
@@ -191,12 +197,12 @@ class StagedRows:
         made = grouped_table(pa.concat_tables(self._matches), self._staging.columns)
         self._matches, self._gathered = [], 0
         ids = pa.table({"event_id": made["event_id"].unique()})
-        self._files.append(_OpenFile(self._staging, EVENT_IDS).closed_with(ids))
+        self.add_file(EVENT_IDS, "", ids)
         if not self._staging.each:
             self._file(DELIVERIES).append(made)
             return
         for directory, rows in self._by_directory(made):
-            self._files.append(_OpenFile(self._staging, DELIVERIES, directory).closed_with(rows))
+            self.add_file(DELIVERIES, directory, rows)
 
     def _by_directory(self, made: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         each = self._staging.each

@@ -42,6 +42,7 @@ from distributary.spark.pipeline.staging import (
     TOPICS,
     Staging,
 )
+from distributary.spark.pipeline.tolerance_memory import MEMORY, divisions_of, memory_in
 from distributary.spark.places import SOURCE_PLACE, UNREADABLE
 from distributary.spark.queries.sql import SQL_TYPES
 from distributary.spark.rows import TaggedRows
@@ -119,18 +120,22 @@ def receipts_of(events: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Batch
     tagged = TaggedRows.of(bare, columns.id, carry, kept, flows=False)
     inner = tagged.event_schema(events.schema)
     derived = None if pipeline.queries is None else derived_rows(events, pipeline, carry, inner)
-    writer = batch_writer(pipeline, inner, derived)
+    divisions = divisions_of(events.sparkSession, pipeline.checkpoint, index.plan)
+    writer = batch_writer(pipeline, inner, derived, divisions)
     receipts = staged(MatchTasks(index, columns, tagged), events, writer.staging)
     if derived is not None:
         receipts = receipts.union(map_in_arrow(derived, writer.staging.run_task, RECEIPT_DDL))
     return receipts, writer
 
 
-def batch_writer(pipeline: Pipeline, event: StructType, derived: DataFrame | None = None) -> BatchWriter:
+def batch_writer(
+    pipeline: Pipeline, event: StructType, derived: DataFrame | None = None, divisions: int | None = None
+) -> BatchWriter:
     """What writes the micro-batches of a run of a pipeline, whose tagged rows have such events."""
     sink, order, topic = pipeline.sink, pipeline.events.order, pipeline.events.topic
     by_tasks = sink.path is not None and is_staged_as_written(sink)
     places = {EVENT_IDS: pipeline.checkpoint, QUARANTINE: pipeline.quarantine}
+    places[MEMORY] = memory_in(pipeline.checkpoint)
     places[DELIVERIES] = str(sink.path) if by_tasks else pipeline.checkpoint
     deliveries = delivery_schema(event, sink.columns)
     schemas = {DELIVERIES: deliveries.json()}
@@ -150,6 +155,7 @@ def batch_writer(pipeline: Pipeline, event: StructType, derived: DataFrame | Non
         sink.each if by_tasks else False,
         topic if topic in event.names else None,
         order if times else None,
+        divisions,
     )
     return BatchWriter(pipeline, staging, deliveries)
 
