@@ -17,7 +17,7 @@ from pyarrow import feather, parquet
 
 from devices import own_device
 from distributary.cli.main import main
-from distributary.kernel import COMPILING
+from distributary.kernel.progress import COMPILING
 
 SUBSCRIPTION = {"id": "s1", "subscriber": "ann", "topic": "A"}
 EVENTS = [{"id": "e1", "topic": "A"}, {"id": "e2", "topic": "A/B"}, {"id": "e3", "topic": "C"}]

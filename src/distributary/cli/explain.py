@@ -68,7 +68,7 @@ def _explain(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> in
 
 
 def _told(parsed: argparse.Namespace) -> Iterator[tuple[dict[str, object], str]]:
-    from distributary.kernel import compiling_told
+    from distributary.kernel.progress import compiling_told
 
     with compiling_told(terminal.say):
         for found in _explanations(parsed, _matcher(parsed)):

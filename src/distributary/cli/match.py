@@ -89,7 +89,7 @@ by subscription id. Files are JSON lines, or Parquet or Arrow tables when they e
 
 
 def _match(parsed: argparse.Namespace) -> int:
-    from distributary.kernel import compiling_told
+    from distributary.kernel.progress import compiling_told
 
     require_one_standard_input(parsed.subscriptions, parsed.events)
     place = _quarantine_path(parsed)

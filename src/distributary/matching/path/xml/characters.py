@@ -260,8 +260,8 @@ def instruction_end(data: Bytes, at: int, stop: int) -> int:
         return NOT_PLAIN
     if at - begin == 3 and (data[begin] & 0xDF) == 0x58:
         return NOT_PLAIN
-    if data[at] != QUESTION and not is_white(data[at]):
-        return NOT_PLAIN
+    if not is_white(data[at]):  # without white space there is nothing after its name
+        return at + 2 if data[at] == QUESTION and data[at + 1] == GREATER else NOT_PLAIN
     while at + 1 < stop:
         if data[at] == QUESTION and data[at + 1] == GREATER:
             return at + 2

@@ -1,8 +1,9 @@
-"""Kernels are compiled with or without a place to keep them, and take arrays of one type."""
+"""Kernels are compiled with or without a place to keep them, once for all processes."""
 
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import runpy
 import sys
@@ -13,12 +14,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
+from numba.core import event
 
-from distributary.kernel import CACHE_LINE, compiling_told, empty_in_line, kernel, sealed
+from distributary.kernel import kernel
+from distributary.kernel.compile import SELDOM
 
-TOP = Path(__file__).parent.parent
+TOP = Path(__file__).parent.parent.parent
 
 
 def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +32,7 @@ def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPat
             raise RuntimeError("cannot cache function: no locator available")
         return numba.njit(**options)
 
-    monkeypatch.setattr("distributary.kernel.numba", SimpleNamespace(njit=refuse_to_cache))
+    monkeypatch.setattr("distributary.kernel.compile.numba", SimpleNamespace(njit=refuse_to_cache))
 
     @kernel
     def double(number: int) -> int:
@@ -42,6 +44,7 @@ def test_a_kernel_runs_where_nothing_can_be_cached(monkeypatch: pytest.MonkeyPat
 
 MODULE = """
 from distributary.kernel import kernel
+from distributary.kernel.compile import SELDOM
 
 @kernel
 def inner(number):
@@ -53,7 +56,7 @@ def outer(number):
 """
 USE = """
 import sys
-from distributary.kernel import compiling_told
+from distributary.kernel.progress import compiling_told
 import some_kernels
 
 print("ready", flush=True)
@@ -82,9 +85,32 @@ def test_processes_that_need_a_kernel_at_the_same_time_compile_it_once(tmp_path:
     assert sorted(process.communicate()[0] for process in processes) == ["0\n", "0\n", "2\n"]
 
 
+FILES = {
+    "innermost": "from distributary.kernel import inlined\n"
+    "@inlined\ndef inner(number):\n    return number + 1",
+    "between": "from distributary.kernel import kernel\nfrom innermost import inner\n"
+    "@kernel\ndef middle(number):\n    return 10 * inner(number)",
+    "outermost": "from distributary.kernel import kernel\nfrom between import middle\n"
+    "@kernel\ndef outer(number):\n    return 10 * middle(number)",
+}
+
+
+def test_a_kernel_is_compiled_anew_when_a_file_changes_whose_kernels_it_calls(tmp_path: Path) -> None:
+    for name, source in FILES.items():
+        (tmp_path / f"{name}.py").write_text(source)
+    paths = os.pathsep.join([str(TOP / "src"), str(tmp_path)])
+    place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": paths}
+    command = [sys.executable, "-B", "-c", "import outermost; print(outermost.outer(1))"]
+    for more in (1, 2):
+        (tmp_path / "innermost.py").write_text(FILES["innermost"].replace("+ 1", f"+ {more}"))
+        told = run(command, capture_output=True, text=True, env=place, check=True)
+        assert told.stdout == f"{100 * (1 + more)}\n"
+
+
 WITH_TABLE = """
 from typing import NamedTuple
 from distributary.kernel import kernel
+from distributary.kernel.compile import SELDOM
 
 class Pair(NamedTuple):
     first: int
@@ -115,7 +141,7 @@ def test_a_kernel_is_compiled_when_its_turn_comes_or_does_not_come(
 ) -> None:
     (tmp_path / "own_kernels.py").write_text(MODULE)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("distributary.kernel.LONGEST_WAIT", wait)
+    monkeypatch.setattr("distributary.kernel.compile.LONGEST_WAIT", wait)
     names = runpy.run_path(str(tmp_path / "own_kernels.py"))
     waited: list[float] = []
     with open(tmp_path / "own_kernels.py") as other:
@@ -127,54 +153,39 @@ def test_a_kernel_is_compiled_when_its_turn_comes_or_does_not_come(
 
         # In place of the module's name: other threads of the process sleep, too.
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=give_way)
-        monkeypatch.setattr("distributary.kernel.time", clock)
+        monkeypatch.setattr("distributary.kernel.compile.time", clock)
         assert names["outer"](20) == 41
         assert bool(waited) == bool(wait)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it was given back
 
 
-def test_compiling_is_told_once_before_and_once_after_it() -> None:
-    @numba.njit
-    def inner(number: int) -> int:
-        return 2 * number
+class Thresholds(event.Listener):  # type: ignore[misc]
+    """Sees how seldom garbage is collected while kernels are compiled."""
 
-    @numba.njit
-    def outer(number: int) -> int:
-        return inner(number) + 1
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int, int]] = []
 
-    told: list[str] = []
-    with compiling_told(told.append):
-        outer(1)
-        assert [text.split()[0] for text in told] == ["compiling"]
-        outer(1.5)
-        assert len(told) == 1
-    assert told[1].startswith("compiled 2 kernels")
-    with compiling_told(told.append):
-        outer(2)
-    assert len(told) == 2
+    def on_start(self, event: event.Event) -> None:
+        self.seen.append(gc.get_threshold())
+
+    def on_end(self, event: event.Event) -> None:
+        pass
 
 
-def test_sealed_arrays_are_plain_contiguous_and_read_only(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.arange(6))
-    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
-    for array in (np.arange(6), np.arange(12)[::2] // 2, mapped):
-        view = sealed(array)
-        assert type(view) is np.ndarray
-        assert view.flags.c_contiguous
-        assert not view.flags.writeable
-        assert view.tolist() == [0, 1, 2, 3, 4, 5]
-        assert sealed(view) is view
-
-
-def test_sealing_leaves_the_array_itself_writable() -> None:
-    array = np.zeros(3)
-    sealed(array)
-    array[0] = 1
-    assert array.tolist() == [1, 0, 0]
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.int32, np.float64])
-def test_an_array_can_begin_where_a_line_of_the_cache_does(kind: type[np.generic]) -> None:
-    arrays = [empty_in_line(count, kind) for count in range(20)]
-    assert [array.ctypes.data % CACHE_LINE for array in arrays[1:]] == [0] * 19
-    assert [(array.dtype, array.shape) for array in arrays] == [(kind, (count,)) for count in range(20)]
+def test_garbage_is_collected_as_before_after_a_kernel_was_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_kernels.py").write_text(MODULE)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    names = runpy.run_path(str(tmp_path / "own_kernels.py"))
+    usual = gc.get_threshold()
+    listener = Thresholds()
+    try:
+        with event.install_listener("numba:compile", listener):
+            for number, often in ((20, 701), (20.5, 0), (True, 2 * SELDOM)):
+                gc.set_threshold(often, 11, 12)
+                names["outer"](number)
+                assert gc.get_threshold() == (often, 11, 12)
+    finally:
+        gc.set_threshold(*usual)
+    assert list(dict.fromkeys(listener.seen)) == [(SELDOM, 11, 12), (0, 11, 12), (2 * SELDOM, 11, 12)]
