@@ -200,7 +200,7 @@ def test_a_directory_keeps_its_layout(tmp_path: Path, each: str, held: str) -> N
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (PipelineSource("json", "/nowhere", schema="id STRNG"), r"\[source\] schema: Spark cannot read it"),
+        (PipelineSource("json", "/nowhere", schema="id TEXT"), r"\[source\] schema: Spark cannot read it"),
         (PipelineSource("no-such-format"), r"\[source\]: Spark cannot read it"),
     ],
 )
