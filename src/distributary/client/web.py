@@ -8,6 +8,8 @@ Rules:
 - When the connection breaks it connects again, to the next of its addresses, after a pause that doubles and
   has some chance in it. What was not answered is sent again with the same ids, and what comes again is passed
   over by its place: nothing is lost or doubled.
+- A subscription without an id is known by its filters, so that the next process of the name goes on with it.
+  One of an earlier process that nobody takes up is ended after `MOST_UNCLAIMED` events, which is a gap.
 - Where the broker has lost the session, or has given up what its mailbox could not keep, `gaps` counts it.
 - A client without a name of its own ends its session when it is closed; another one's waits for `expiry`
   seconds. Beyond this machine a token or a password goes by `wss://` alone.
@@ -22,7 +24,9 @@ import base64
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from itertools import count
 from random import Random
 from ssl import SSLContext
 from types import TracebackType
@@ -48,6 +52,8 @@ WINDOW, BATCH = 64, 256
 """Requests that may be unanswered, and events of one request."""
 SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 SUBPROTOCOL = "distributary.1"
+MOST_UNCLAIMED = 256
+"""Events that wait for somebody to take up a subscription of an earlier process."""
 MOST_BYTES = 64 << 20
 """The longest message that is read."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
@@ -209,9 +215,8 @@ class WebClient:
         change: Mapping[str, float] | None = None,
     ) -> AsyncIterator[AsyncIterator[Event]]:
         """Subscribe for as long as the context lasts; gives the events. RefusedError when it is refused."""
-        subscription = Subscription(
-            id or uuid4().hex[:12], self.name, topic=topic, where=where, path=path, change=change
-        )
+        asked = Subscription(id or "s", self.name, topic=topic, where=where, path=path, change=change)
+        subscription = asked if id else replace(asked, id=self._id_of(asked))
         if subscription.id in self._handed_out:
             raise DistributaryError(f"there is a subscription {subscription.id!r} already")
         self._handed_out.add(subscription.id)
@@ -226,6 +231,12 @@ class WebClient:
             self._forget(subscription.id)
             if self._line is not None and self._failure is None:
                 await self._ask({"type": "unsubscribe", "id": subscription.id})
+
+    def _id_of(self, asked: Subscription) -> str:
+        """The id of a subscription that was given none: the next process of this name goes on with it."""
+        made = blake2b(_encoder.encode(asked.filters()), digest_size=6).hexdigest()
+        numbered = (made if number == 1 else f"{made}-{number}" for number in count(1))
+        return next(id for id in numbered if id not in self._handed_out)
 
     async def subscribe(self, **filters: Any) -> AsyncIterator[Event]:
         """The events of a subscription, as they come; it ends when the iteration does."""
@@ -408,6 +419,15 @@ class WebClient:
             self._queues[id].put_nowait((event, item))
         if not ids:
             self._take(item)
+        for id in ids:
+            if id not in self._handed_out and self._queues[id].qsize() > MOST_UNCLAIMED:
+                self._abandon(id)
+
+    def _abandon(self, id: str) -> None:
+        """End a subscription of an earlier process that nobody here takes up: it would hold up others."""
+        self.gaps += 1
+        self._forget(id)
+        self._send({"type": "unsubscribe", "request": -1, "id": id})
 
     def _answered(self, record: dict[str, Any]) -> None:
         number = record.get("request")
@@ -429,6 +449,7 @@ class WebClient:
         """Send a request; gives what will be its answer. Waits while too many are unanswered."""
         await self._room.acquire()
         if self._failure is not None:
+            self._room.release()  # whoever waits behind is told too
             raise self._failure
         self._numbers += 1
         request = _Request({**record, "request": self._numbers}, asyncio.get_running_loop().create_future())

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from distributary.client import RefusedError, WebClient, connect, connect_plain
-from distributary.client.web import connect_web
+from distributary.client.web import WINDOW, connect_web
+from distributary.edge.sessions import Session
 from distributary.edge.web.server import WebServer
 from distributary.errors import DistributaryError
 from distributary.model import Event
@@ -153,6 +154,47 @@ async def test_another_process_of_the_same_name_goes_on_after_what_was_taken() -
         async with connect(address, name="ann") as second, second.subscribed(id="s1", topic="quotes") as rest:
             got += [(await anext(rest)).id for _ in range(3)]
         assert got == ["e0", "e1", "e2", "e2", "e3", "e4"]
+
+
+async def gone(client: WebClient, session: Session) -> None:
+    """The process of a client is killed."""
+    assert client._line is not None
+    client._task.cancel()  # type: ignore[union-attr]
+    client._line.transport.abort()
+    await until(lambda: not session.connected)
+
+
+@pytest.mark.parametrize("id", [None, "of the first"])
+def test_what_a_killed_process_had_asked_for_does_not_hold_up_the_next(id: str | None) -> None:
+    @alone
+    async def killed_and_followed() -> None:
+        async with served_web() as web:
+            address, many = f"ws://{web.address}", web.service.limits.window + 100
+            first = connect_web(address, name="ann")
+            await first.__aenter__()
+            await first.subscribed(id=id, topic="quotes").__aenter__()
+            session = web.service.sessions.get("ann")
+            assert session is not None
+            await gone(first, session)
+            async with connect(address, name="ann") as second, connect(address) as seller:  # noqa: SIM117
+                async with second.subscribed(topic="quotes") as events:
+                    await seller.publish(*(quote(number) for number in range(many)))
+                    got = [(await anext(events)).id for _ in range(many)]
+                    assert got == [f"e{number}" for number in range(many)]
+                    assert len(session.subscriptions) == 1
+
+    killed_and_followed()
+
+
+@alone
+async def test_everybody_who_waits_is_told_that_the_client_was_closed() -> None:
+    async with served_web() as web:
+        async with connect(f"ws://{web.address}") as client:
+            web.service.broker.publish = lambda events, done: None  # type: ignore[method-assign]
+            waiting = [asyncio.create_task(client.publish(quote(number))) for number in range(3 * WINDOW)]
+            await until(lambda: len(client._unanswered) == WINDOW)
+        told = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {str(each) for each in told} == {"the client was closed"}
 
 
 @alone
