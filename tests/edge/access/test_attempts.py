@@ -100,6 +100,7 @@ TOKENS = {
     "a user with a new line": (lambda: token(sub='ann\n{"user": "root"}'), "no control characters"),
     "a user that turns text around": (lambda: token(sub="\u202enna"), "no control characters"),
     "an empty user": (lambda: token(sub=""), "needs a name"),
+    "a user with the name of a part of the broker": (lambda: token(sub="$retained"), "does not begin with"),
     "a user whose name is a topic of MQTT's": (lambda: token(sub="mqtt:bob"), "does not begin with"),
     "an over-long user": (lambda: token(sub="a" * 257), "at most 256"),
 }
@@ -232,7 +233,9 @@ def test_guessing_is_slowed_down_whoever_it_is_and_locks_out_nobody_who_came_bef
         access.log_in(user=user, password=b"guess")
 
 
-@pytest.mark.parametrize("client", ["", "a" * 257, "a\nb", "a\0b", "\u202eb", "\ud800"])
+@pytest.mark.parametrize(
+    "client", ["$retained/serve", "~clock", "", "a" * 257, "a\nb", "a\0b", "\u202eb", "\ud800"]
+)
 def test_a_client_s_name_that_is_none_is_refused(client: str) -> None:
     with pytest.raises(AccessError, match="client"):
         Identity("ann").subscriber(client)

@@ -15,6 +15,8 @@ from distributary.errors import DistributaryError
 LONGEST_NAME = 256
 """Characters of the name of a user, a group or a client."""
 FORBIDDEN_IN_USERS = frozenset("/+#*")
+OWN = ("$", "~")
+"""The broker's own parts, which keep retained messages say, are subscribers whose names begin like this."""
 MQTT = "mqtt:"
 """What a topic in MQTT's syntax begins with: `{user}/inbox` of a user `mqtt:bob` would be bob's."""
 
@@ -68,6 +70,10 @@ def name_fault(name: str, what: str) -> str | None:
     # Cc: control; Cf: invisible, or turning text around; Cs: halves of surrogate pairs.
     if any(unicodedata.category(character) in ("Cc", "Cf", "Cs") for character in name):
         return f"a {what}'s name has no control characters"
+    if what != "group" and name.startswith(OWN):
+        return (
+            f"a {what}'s name does not begin with {' or '.join(OWN)}, as those of the broker's own parts do"
+        )
     if what != "client" and name.startswith(MQTT):
         return f"a {what}'s name does not begin with {MQTT!r}, as topics in MQTT's syntax do"
     if what != "client" and not FORBIDDEN_IN_USERS.isdisjoint(name):
