@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 from distributary.edge.access import Access, Identity
+from distributary.edge.console import pages
+from distributary.edge.console.pages import Console, OpenPage, Visitor
 from distributary.edge.console.recent import RecentEvent
-from distributary.edge.console.view import asked, explained, session_row, sessions_seen, tried
+from distributary.edge.console.view import asked, explained, session_row, sessions_seen, to_explain, tried
 from distributary.edge.mailbox import MailboxBounds, MailboxPolicy
 from distributary.edge.sessions import Session, Sessions
 from distributary.errors import DistributaryError
@@ -81,7 +91,7 @@ def test_a_subscription_that_is_none_is_told_so() -> None:
 
 def test_an_event_is_explained_for_the_subscriptions_one_may_look_at() -> None:
     room, access = sessions("ann/phone", "ben/phone"), LoggedIn()
-    [(subscription, reasons)] = explained(room, ANN, access, EVENTS, "e1")
+    [(subscription, reasons)] = explained(to_explain(room, ANN, access, EVENTS, "e1"))
     assert subscription.startswith("ann/phone: ")
     assert "does not match" in reasons
 
@@ -89,4 +99,56 @@ def test_an_event_is_explained_for_the_subscriptions_one_may_look_at() -> None:
 def test_an_event_that_one_may_not_see_is_not_explained() -> None:
     room, access = sessions("ben/phone"), LoggedIn()
     with pytest.raises(DistributaryError, match="that you may see"):
-        explained(room, BEN, access, EVENTS, "e1")
+        to_explain(room, BEN, access, EVENTS, "e1")
+
+
+def test_what_grants_leave_of_a_subscription_is_explained(tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    file.write_text('[users.ann]\nsubscribe = [{where = "price < 8.1"}, {topic = "other"}]')
+    access = Access(file)
+    room = Sessions(QuietBroker(), lambda: 0.0, access=access)
+    session, _ = room.attach("ann/phone", absent(), None, 60, identity=ANN)
+    session.subscribe(Subscription("s1", "ann/phone", topic="quotes"), lambda _: None)
+    found = [explained(to_explain(room, OPERATOR, Access(), EVENTS, id))[0][1] for id in ("e1", "e2")]
+    assert ["does not match" in reasons for reasons in found] == [False, True]
+
+
+class StillKnown(LoggedIn):
+    """An access whose users are known for ever."""
+
+    def known(self, identity: Identity) -> bool:
+        return True
+
+
+def console(access: Access) -> Console:
+    room = sessions("ann/phone")
+    service = SimpleNamespace(broker=QuietBroker(), access=access, sessions=room)
+    made = Console(service, SimpleNamespace(counts=Counter()), lambda: 0.0)  # type: ignore[arg-type]
+    for _, _, event in EVENTS:
+        made.recent.give(Delivery(event, "console", ("everything",)))
+    return made
+
+
+def test_a_page_that_is_open_shows_nothing_when_the_log_in_is_over() -> None:
+    pages = [
+        OpenPage(console(access), Visitor(ANN, time.time() + seconds))
+        for access, seconds in ((StillKnown(), 60.0), (StillKnown(), -1.0), (LoggedIn(), 60.0))
+    ]
+    assert [len(page.seen()) for page in pages] == [len(EVENTS), 0, 0]
+    assert [len(page.sessions()) for page in pages] == [1, 0, 0]
+
+
+def test_events_are_gathered_until_a_page_is_gone_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    handlers: dict[str, Callable[[], None]] = {}
+    client = SimpleNamespace(
+        on_disconnect=partial(handlers.__setitem__, "disconnect"),
+        on_delete=partial(handlers.__setitem__, "delete"),
+    )
+    monkeypatch.setattr(pages, "ui", SimpleNamespace(context=SimpleNamespace(client=client)))
+    monkeypatch.setattr(OpenPage, "build", lambda page: None)
+    made = console(Access())
+    asyncio.run(made._index(SimpleNamespace(client=SimpleNamespace(host="127.0.0.1"))))  # type: ignore[arg-type]
+    handlers.get("disconnect", lambda: None)()
+    assert made.recent._watchers == 1
+    handlers["delete"]()
+    assert made.recent._watchers == 0

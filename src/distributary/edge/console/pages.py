@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from nicegui import app, ui
@@ -20,7 +20,9 @@ from distributary.edge.access import AccessError, Identity
 from distributary.edge.console import view
 from distributary.edge.console.picture import neighbourhood
 from distributary.edge.console.recent import RecentEvent, RecentEvents
+from distributary.edge.sessions import Session
 from distributary.edge.web.managing import put_session, put_subscription
+from distributary.edge.web.pulling import EXPIRED
 from distributary.edge.web.service import WebService
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
@@ -42,6 +44,13 @@ FILTER_FIELDS = {
 }
 
 
+class Visitor(NamedTuple):
+    """Somebody who looks, and until when they may."""
+
+    identity: Identity
+    until: float
+
+
 class Console:
     """The pages of one broker."""
 
@@ -50,8 +59,8 @@ class Console:
         self.recent = RecentEvents(service.broker, now)
         self.moves = view.NodeMoves()
         self.meter = RateMeter(lambda: broker.counts)
-        self._let_in: dict[str, tuple[Identity, float]] = {}
-        """By the key in a browser's cookie who that is, and until when."""
+        self._let_in: dict[str, Visitor] = {}
+        """By the key in a browser's cookie who that is."""
 
     def register(self) -> None:
         """Make the pages known to the library."""
@@ -68,20 +77,20 @@ class Console:
 
     # Who it is.
 
-    def identity(self, request: Request) -> Identity | None:
+    def visitor(self, request: Request) -> Visitor | None:
         """Who a page is for; None for somebody who has to log in."""
         if not self.service.access.configured:
             host = request.client.host if request.client is not None else ""
             try:
-                return self.service.access.log_in(loopback=is_loopback(host))
+                return Visitor(self.service.access.log_in(loopback=is_loopback(host)), float("inf"))
             except AccessError:
                 return None
-        identity, until = self._let_in.get(app.storage.browser.get(KEY, ""), (None, 0.0))
-        return identity if identity is not None and self.lets_in(identity, until) else None
+        visitor = self._let_in.get(app.storage.browser.get(KEY, ""))
+        return visitor if visitor is not None and self.lets_in(visitor) else None
 
-    def lets_in(self, identity: Identity, until: float = float("inf")) -> bool:
+    def lets_in(self, visitor: Visitor) -> bool:
         """Whether somebody who logged in may still look."""
-        return time.time() < until and self.service.access.known(identity)
+        return time.time() < visitor.until and self.service.access.known(visitor.identity)
 
     async def _log_in(self, request: Request) -> None:
         """The page to log in."""
@@ -103,32 +112,33 @@ class Console:
                 return
             self._forget_expired()
             until = min(identity.expires or float("inf"), time.time() + LONGEST_LOG_IN)
-            self._let_in[key] = (identity, until)
+            self._let_in[key] = Visitor(identity, until)
             ui.navigate.to("/")
 
         ui.button("log in", on_click=enter).classes("mx-auto")
 
     def _forget_expired(self) -> None:
         now = time.time()
-        self._let_in = {key: (who, until) for key, (who, until) in self._let_in.items() if now < until}
+        self._let_in = {key: visitor for key, visitor in self._let_in.items() if now < visitor.until}
 
     # The page with everything.
 
     async def _index(self, request: Request) -> None:
-        identity = self.identity(request)
-        if identity is None:
+        visitor = self.visitor(request)
+        if visitor is None:
             ui.navigate.to("/log-in")
             return
         self.recent.begin()
-        ui.context.client.on_disconnect(_once(self.recent.end))
-        OpenPage(self, identity).build()
+        # Not when it is disconnected: it may come back, and whoever has no scripts never is.
+        ui.context.client.on_delete(_once(self.recent.end))
+        OpenPage(self, visitor).build()
 
 
 class OpenPage:
-    """One page that is open, for one identity."""
+    """One page that is open, for one visitor. It shows nothing more once that is no longer let in."""
 
-    def __init__(self, console: Console, identity: Identity) -> None:
-        self._console, self._identity = console, identity
+    def __init__(self, console: Console, visitor: Visitor) -> None:
+        self._console, self._visitor, self._identity = console, visitor, visitor.identity
         self._service = console.service
         self._tailed = console.recent.seen
 
@@ -151,13 +161,26 @@ class OpenPage:
 
     def _leave_if_unknown(self) -> None:
         """Let nobody look on who is no longer let in."""
-        if not self._console.lets_in(self._identity):
+        if not self._console.lets_in(self._visitor):
             ui.navigate.to("/log-in")
 
-    def _seen(self) -> list[RecentEvent]:
-        """The latest events that this identity may see."""
+    def _require_let_in(self) -> None:
+        """AccessError when the log-in is over: a browser need not go where it is sent."""
+        if not self._console.lets_in(self._visitor):
+            raise AccessError(EXPIRED)
+
+    def seen(self, after: int = 0) -> list[RecentEvent]:
+        """The latest events that this visitor may see, after one of them."""
+        if not self._console.lets_in(self._visitor):
+            return []
         may_see = self._service.access.may_see
-        return [each for each in self._console.recent.after(0) if may_see(self._identity, each.event)]
+        return [each for each in self._console.recent.after(after) if may_see(self._identity, each.event)]
+
+    def sessions(self) -> list[Session]:
+        """The sessions that this visitor may look at."""
+        if not self._console.lets_in(self._visitor):
+            return []
+        return view.sessions_seen(self._service.sessions, self._identity, self._service.access)
 
     # What each tab shows.
 
@@ -206,8 +229,7 @@ class OpenPage:
         table.props("flat dense wrap-cells :grid=Quasar.Screen.lt.sm")
 
         def look() -> None:
-            theirs = view.sessions_seen(self._service.sessions, self._identity, self._service.access)
-            table.rows = [view.session_row(session) for session in theirs]
+            table.rows = [view.session_row(session) for session in self.sessions()]
             table.update()
 
         look()
@@ -222,10 +244,12 @@ class OpenPage:
         def given() -> dict[str, str]:
             return {kind: field.value or "" for kind, field in fields.items()}
 
-        def try_out() -> None:
+        async def try_out() -> None:
             rows.clear()
             try:
-                outcome = view.tried(view.asked("console", given()), self._seen())
+                subscription = view.asked("console", given())
+                self._service.access.parts(self._identity, subscription)
+                outcome = await asyncio.to_thread(view.tried, subscription, self.seen())
             except DistributaryError as error:
                 told.set_text(str(error))
                 return
@@ -239,6 +263,7 @@ class OpenPage:
 
         async def save() -> None:
             try:
+                self._require_let_in()
                 client = (name.value or "").strip()
                 session, _ = put_session(self._service, self._identity, client, {})
                 subscription = view.asked(session.subscriber, given(), uuid4().hex[:8])
@@ -259,21 +284,21 @@ class OpenPage:
         ui.label("Why did an event go to a subscription, or why not?")
         rows = ui.column().classes("w-full gap-1 text-sm")
 
-        def explain() -> None:
+        async def explain() -> None:
             rows.clear()
-            access = self._service.access
+            id, access = (event.value or "").strip(), self._service.access
             with rows:
                 try:
-                    told = view.explained(
-                        self._service.sessions,
-                        self._identity,
-                        access,
-                        self._seen(),
-                        (event.value or "").strip(),
+                    question = view.to_explain(
+                        self._service.sessions, self._identity, access, self.seen(), id
                     )
                 except DistributaryError as error:
                     ui.label(str(error))
                     return
+                asked = question.subscriptions
+                told = await asyncio.to_thread(view.explained, question._replace(subscriptions=asked[:SHOWN]))
+                if len(asked) > SHOWN:
+                    ui.label(f"The first {SHOWN} of {len(asked):,} subscriptions:")
                 if not told:
                     ui.label("There is no subscription at this broker that you may look at.")
                 for subscription, reasons in told:
@@ -285,15 +310,13 @@ class OpenPage:
             ui.button("explain", on_click=explain)
 
     def _tail(self) -> None:
-        ui.label("Events as they come, the latest first.")
+        ui.label("Events as they come, the latest last.")
         log = ui.log(max_lines=SHOWN).classes("w-full h-96 text-sm")
 
         def look() -> None:
-            may_see = self._service.access.may_see
-            for each in self._console.recent.after(self._tailed):
-                self._tailed = each.number
-                if may_see(self._identity, each.event):
-                    log.push(f"{_clock(each.at)} {event_line(each.event)}")
+            for each in self.seen(after=self._tailed):
+                log.push(f"{_clock(each.at)} {event_line(each.event)}")
+            self._tailed = self._console.recent.seen
 
         ui.timer(EVERY, look)
 

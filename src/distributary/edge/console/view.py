@@ -125,10 +125,17 @@ def tried(subscription: Subscription, recent: Iterable[RecentEvent]) -> list[Tri
     return outcome
 
 
-def explained(
+class ToExplain(NamedTuple):
+    """An event, and the subscriptions that somebody may look at: their names, and what is in force."""
+
+    event: Event
+    subscriptions: list[tuple[str, tuple[Subscription, ...]]]
+
+
+def to_explain(
     sessions: Sessions, identity: Identity, access: Access, recent: Iterable[RecentEvent], event_id: str
-) -> list[tuple[str, str]]:
-    """Why an event went, or did not go, to each subscription that somebody may look at.
+) -> ToExplain:
+    """What there is to explain of an event to somebody.
 
     DistributaryError when no event of that id, which they may see, is among the latest.
     """
@@ -136,16 +143,23 @@ def explained(
     events = [event for event in found if access.may_see(identity, event)]
     if not events:
         raise DistributaryError(f"no event {event_id!r} is among the latest that you may see")
+    asked = [
+        (
+            f"{session.subscriber}: {filters_text(subscription)}",
+            session.in_force(subscription.id) or (subscription,),
+        )
+        for session in sessions_seen(sessions, identity, access)
+        for subscription in session.subscriptions.values()
+    ]
+    return ToExplain(events[-1], asked)
+
+
+def explained(question: ToExplain) -> list[tuple[str, str]]:
+    """Why an event went, or did not go, to each subscription: by the part of it that lets it pass, if any."""
     told = []
-    for session in sessions_seen(sessions, identity, access):
-        for subscription in session.subscriptions.values():
-            matcher = Matcher([subscription])
-            told.append(
-                (
-                    f"{session.subscriber}: {filters_text(subscription)}",
-                    str(matcher.explain(events[-1], subscription.id)),
-                )
-            )
+    for name, parts in question.subscriptions:
+        found = [Matcher([part]).explain(question.event, part.id) for part in parts]
+        told.append((name, str(next((each for each in found if each.matches), found[0]))))
     return told
 
 
