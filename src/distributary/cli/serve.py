@@ -53,6 +53,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
         ("--certificate FILE", Path, "for TLS with clients"),
         ("--key FILE", Path, "of the certificate"),
+        ("--authority FILE", Path, "whose certificates prove who a client is, for access files"),
         ("--name NAME", str, "what the node is called (default: made up)"),
         ("--network NAME", "distributary", "the name of the network (distributary)"),
         ("--listen HOST:PORT", str, "where other nodes connect (127.0.0.1, any port)"),
@@ -86,6 +87,8 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
             raise UsageError(f"--{name}: a port is at most 65535")
     if (parsed.certificate is None) != (parsed.key is None):
         raise UsageError("--certificate and --key go together")
+    if parsed.authority is not None and parsed.certificate is None:
+        raise UsageError("--authority goes with --certificate and --key")
     return ServeSettings(
         mqtt=parsed.mqtt,
         web=parsed.web,
@@ -93,6 +96,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         data=parsed.data,
         access=parsed.access,
         certificate=None if parsed.certificate is None else (parsed.certificate, parsed.key),
+        authority=parsed.authority,
         contacts=tuple(map(parse_endpoint, parsed.join.split(","))) if parsed.join else (),
         listen=parse_endpoint(parsed.listen) if parsed.listen else None,
         name=parsed.name,

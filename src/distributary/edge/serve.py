@@ -81,6 +81,8 @@ class ServeSettings:
     access: Path | None = None
     certificate: tuple[Path, Path] | None = None
     """For clients of MQTT and the web: the file of the certificate, and that of its key."""
+    authority: Path | None = None
+    """Whose certificates prove who a client is: a file with the authority's own."""
     contacts: tuple[Endpoint, ...] = ()
     listen: Endpoint | None = None
     """Where other nodes connect; None for any port of this machine."""
@@ -147,7 +149,7 @@ class ServedBroker:
     async def start(self) -> None:
         """Take part in the network, take up the sessions, and listen; DistributaryError when that fails."""
         settings, stack = self.settings, self._stack
-        tls = _client_context(settings.certificate)
+        tls = _client_context(settings.certificate, settings.authority)
         try:
             stack.callback(self._offload.close)
             stored = {}
@@ -388,8 +390,8 @@ def _free_port(host: str, asked: int | None, usual: int, what: str, note: Callab
     raise DistributaryError(f"no port from {usual} to {usual + NEXT_PORTS - 1} is free for {what}: name one")
 
 
-def _client_context(files: tuple[Path, Path] | None) -> ssl.SSLContext | None:
-    """TLS for clients, by the files of a certificate and its key."""
+def _client_context(files: tuple[Path, Path] | None, authority: Path | None) -> ssl.SSLContext | None:
+    """TLS for clients, by the files of a certificate and its key; clients may show one of the authority's."""
     if files is None:
         return None
     try:
@@ -397,6 +399,12 @@ def _client_context(files: tuple[Path, Path] | None) -> ssl.SSLContext | None:
         context.load_cert_chain(*files)
     except (OSError, ssl.SSLError) as error:
         raise DistributaryError(f"TLS: {files[0]} and {files[1]} cannot be used: {error}") from error
+    if authority is not None:
+        try:
+            context.load_verify_locations(authority)
+        except (OSError, ssl.SSLError) as error:
+            raise DistributaryError(f"TLS: {authority} cannot be used: {error}") from error
+        context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
 

@@ -49,6 +49,23 @@ async def test_what_cannot_be_is_refused_with_a_sentence() -> None:
             {"topic": "a", "subscriber": "bob"},
         ):
             assert (await web.ask("PUT", path, body)).status == 422
+        for query, reason in (
+            ("topic=a&wher=b>1", "wher: is none of topic, where, path, change, from"),
+            ("topic=a&topic=b", "topic: given twice; keep one of them"),
+            ("topic=a&change=b", "change: write change=NAME:TOLERANCE,NAME:TOLERANCE"),
+            ("topic=a&from=[9e99,1]", "from: must be an offset, as events carry it, or a time in ISO 8601"),
+            (
+                f"topic=a&from=[{'9' * 400},1]",
+                "from: must be an offset, as events carry it, or a time in ISO 8601",
+            ),
+        ):
+            reply = await web.ask("GET", f"/events?{query}")
+            assert (reply.status, reply.json["error"][: len(reason)]) == (422, reason)
+        beyond = await web.ask("POST", "/sessions/ann/acknowledgements", {"place": 1})
+        assert (beyond.status, beyond.json["error"]) == (
+            422,
+            "place: no event has had it here: the last one's is 0",
+        )
         assert (await web.ask("GET", "/nothing")).status == 404
         assert (await web.ask("PATCH", "/sessions/ann")).status == 405
 
@@ -75,6 +92,33 @@ async def test_a_stream_goes_on_after_the_last_event_id_and_keeps_what_was_not_a
         assert (await web.ask("POST", "/sessions/ann/acknowledgements", {"place": 5})).status == 204
         assert len(session.mailbox) == 0
         assert (await web.ask("GET", "/sessions/ann/events", last_event_id="x")).status == 400
+
+
+@alone
+async def test_a_stream_has_a_tolerance_where_its_address_says_so() -> None:
+    async with served_web() as web, web.line() as stream:
+        await stream.send("GET", "/events?topic=a&change=price:0.5")
+        await until(lambda: any(each.subscriptions for each in web.service.sessions))
+        prices = [{"id": f"e{number}", "topic": "a", "price": 8 + 0.25 * number} for number in range(5)]
+        await web.ask("POST", "/events", prices)
+        sent = stream.server_sent()
+        got = [json.loads((await anext(sent))["data"])["event"]["id"] for _ in range(2)]
+        assert got == ["e0", "e3"]
+
+
+@alone
+async def test_whoever_waits_is_told_when_the_server_ends() -> None:
+    async with served_web() as web, web.line() as stream, web.line() as publisher:
+        await web.subscribed(topic="a")
+        await stream.send("GET", "/sessions/ann/events")
+        await until(lambda: any(each.connected for each in web.service.sessions))
+        web.service.broker.publish = lambda events, done: None  # type: ignore[method-assign]
+        await publisher.send("POST", "/events", b'{"topic": "a"}', content_type="application/json")
+        await until(lambda: len(web.service._unanswered) == 1)
+        web.service.end()
+        assert (await publisher.reply()).status == 503
+        last = await anext(stream.server_sent())
+        assert (last["event"], "the broker ends" in last["data"]) == ("end", True)
 
 
 @alone

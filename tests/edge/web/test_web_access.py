@@ -71,7 +71,11 @@ async def test_nobody_sees_the_sessions_or_the_events_of_others(tmp_path: Path) 
         for header in (ann, bob):
             assert (await web.ask("PUT", "/sessions/phone", {}, authorization=header)).status == 201
             path = "/sessions/phone/subscriptions/s1"
-            assert (await web.ask("PUT", path, {"topic": "shared"}, authorization=header)).status == 201
+            put = await web.ask("PUT", path, {"topic": "shared"}, authorization=header)
+            left = {"topic": "shared", "where": "secret is null"}
+            told = {"in_force": [left]} if header == bob else {}
+            assert (put.status, put.json) == (201, {"id": "s1", "topic": "shared"} | told)
+            assert (await web.ask("GET", path, authorization=header)).json == put.json
         assert sorted(each.subscriber for each in web.service.sessions) == ["ann/phone", "bob/phone"]
         refused = await web.ask(
             "PUT", "/sessions/phone/subscriptions/s2", {"topic": "ann"}, authorization=bob

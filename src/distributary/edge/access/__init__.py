@@ -4,7 +4,8 @@ Modules, in reading order:
 
 - `identity`: who a connection belongs to; names that are none.
 - `settings`: what an access file may say; `rules`: what it says at one moment.
-- `packages`: what must be installed; `passwords` and `tokens`: how somebody proves who they are.
+- `packages`: what must be installed; `passwords`, `tokens` and `certificates`: how somebody proves
+  who they are.
 - `narrowing`: what a grant leaves of a subscription; `grants`: what one user may see and publish.
 - `quotas`: how much a user may have and send.
 - `audit_log`: who did what, in files of bounded size.

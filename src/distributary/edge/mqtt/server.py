@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from typing import Any, cast
 
+from distributary.edge.access.certificates import certificate_user
 from distributary.edge.mqtt.connection import MqttConnection
 from distributary.edge.mqtt.room import MqttPeer, MqttRoom
 from distributary.errors import DistributaryError, SettingError
@@ -96,9 +97,7 @@ class MqttProtocol(asyncio.Protocol):
 def _peer_of(transport: asyncio.Transport) -> MqttPeer:
     address = transport.get_extra_info("peername")
     loopback = isinstance(address, tuple) and ip_address(address[0].partition("%")[0]).is_loopback
-    certificate = transport.get_extra_info("peercert") or {}
-    names = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return MqttPeer(loopback, names[0] if names else None)
+    return MqttPeer(loopback, certificate_user(transport))
 
 
 class MqttServer:

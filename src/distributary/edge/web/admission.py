@@ -2,8 +2,8 @@
 
 Rules:
 
-- A token comes as `Authorization: Bearer`, a password as `Basic`. Nothing secret stands in an address, except
-  a ticket (`tickets`).
+- A token comes as `Authorization: Bearer`, a password as `Basic`, a certificate by TLS. Nothing
+  secret stands in an address, except a ticket (`tickets`).
 - A browser says which page's script sends a request (`Origin`). Pages of other origins may neither change
   anything nor open a WebSocket, unless the operator has allowed them: a browser sends what it knows of this
   server with every request, and on loopback it reaches a server that asks nobody to log in.
@@ -35,17 +35,24 @@ async def identity_of(service: WebService, request: HTTPConnection) -> Identity:
     ticket = request.query_params.get("ticket")
     if ticket is not None:
         identity = service.tickets.redeem(ticket)
-        if identity is None:
+        if identity is None or not service.access.known(identity):
             raise WebError(401, "the ticket is not good: each is good once, for a short time")
         return identity
     user, password, token = credentials(request.headers.get("authorization"))
     loopback = request.client is not None and is_loopback(request.client.host)
     try:
         if password is None:
-            return service.access.log_in(token=token, loopback=loopback)
+            certificate = certificate_of(service, request)
+            return service.access.log_in(token=token, certificate=certificate, loopback=loopback)
         return await asyncio.to_thread(service.access.log_in, user=user, password=password, loopback=loopback)
     except AccessError as error:
         raise WebError(401, str(error)) from None
+
+
+def certificate_of(service: WebService, request: HTTPConnection) -> str | None:
+    """The user in the certificate of a connection, if it has shown one."""
+    client = request.client
+    return None if client is None else service.certificates.get((client.host, client.port))
 
 
 def credentials(header: str | None) -> tuple[str | None, bytes | None, str | None]:

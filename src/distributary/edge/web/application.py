@@ -24,16 +24,22 @@ from starlette.websockets import WebSocket
 
 from distributary.edge.access import AccessError, Identity
 from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.mqtt.filters import read_change
 from distributary.edge.sessions import Session
 from distributary.edge.web import managing
-from distributary.edge.web.admission import LOG_IN, identity_of, require_own_page
+from distributary.edge.web.admission import LOG_IN, certificate_of, identity_of, require_own_page
 from distributary.edge.web.bodies import read_events
 from distributary.edge.web.explaining import explain
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.openapi import description, page
 from distributary.edge.web.publishing import publish, wait_for_room
 from distributary.edge.web.pulling import Puller
-from distributary.edge.web.records import session_summary, subscription_record, to_json
+from distributary.edge.web.records import (
+    session_summary,
+    subscription_record,
+    subscription_records,
+    to_json,
+)
 from distributary.edge.web.server_sent import server_sent
 from distributary.edge.web.service import WebService
 from distributary.edge.web.sockets import SUBPROTOCOL, SocketClient
@@ -44,7 +50,7 @@ from distributary.json_text import read_object, read_value
 from distributary.live.security import is_loopback
 
 Handler = Callable[[WebService, Request, Identity], Awaitable[Response]]
-ASKED = ("topic", "where", "path", "from")
+ASKED = ("topic", "where", "path", "change", "from")
 STREAM_BOUNDS = MailboxBounds(events=100_000)
 """Of a session that ends with its connection: a replay may be long."""
 MQTT = "mqtt"
@@ -57,8 +63,8 @@ def application(service: WebService, mounted: Mapping[str, ASGIApp] | None = Non
     """The application of a service, with other applications below paths of their own."""
     routes: list[BaseRoute] = [
         *(_route(service, path, methods) for path, methods in HANDLERS.items()),
-        WebSocketRoute("/ws", _socket_handler(service)),
-        WebSocketRoute("/mqtt", _mqtt_handler(service)),
+        WebSocketRoute("/ws", _forgetting(service, _socket_handler(service))),
+        WebSocketRoute("/mqtt", _forgetting(service, _mqtt_handler(service))),
         *(Mount(path, application) for path, application in (mounted or {}).items()),
     ]
     middleware = []
@@ -91,9 +97,7 @@ async def post_events(service: WebService, request: Request, identity: Identity)
 
 async def get_events(service: WebService, request: Request, identity: Identity) -> Response:
     """Server-sent events of a subscription that is made for this connection and ends with it."""
-    asked: dict[str, Any] = {name: value for name, value in request.query_params.items() if name in ASKED}
-    if asked.get("from", "").startswith("["):
-        asked["from"] = read_value(asked["from"].encode())
+    asked = _asked_filters(request)
     puller = Puller()
     subscriber = managing.subscriber_of(identity, f"stream-{uuid4().hex}")
     with _counted(service, identity) as stays:
@@ -129,7 +133,7 @@ async def delete_session(service: WebService, request: Request, identity: Identi
 async def get_subscriptions(service: WebService, request: Request, identity: Identity) -> Response:
     """The subscriptions of a session."""
     session = managing.session_of(service, identity, request.path_params["session"])
-    return answer([subscription_record(each) for each in session.subscriptions.values()])
+    return answer(subscription_records(session))
 
 
 async def get_subscription(service: WebService, request: Request, identity: Identity) -> Response:
@@ -138,7 +142,7 @@ async def get_subscription(service: WebService, request: Request, identity: Iden
     found = session.subscriptions.get(request.path_params["subscription"])
     if found is None:
         raise WebError(404, "there is no such subscription")
-    return answer(subscription_record(found))
+    return answer(subscription_record(session, found))
 
 
 async def put_subscription(service: WebService, request: Request, identity: Identity) -> Response:
@@ -147,7 +151,7 @@ async def put_subscription(service: WebService, request: Request, identity: Iden
     session = managing.session_of(service, identity, request.path_params["session"])
     id = request.path_params["subscription"]
     subscription, new = await managing.put_subscription(service, identity, session, record, id)
-    return answer(subscription_record(subscription), 201 if new else 200)
+    return answer(subscription_record(session, subscription), 201 if new else 200)
 
 
 async def delete_subscription(service: WebService, request: Request, identity: Identity) -> Response:
@@ -182,6 +186,8 @@ async def post_acknowledgement(service: WebService, request: Request, identity: 
     place = record.get("place")
     if not isinstance(place, int) or isinstance(place, bool) or place < 0:
         raise InputError("must be the place of an event, a whole number", field="place")
+    if place > session.mailbox.last:
+        raise InputError(f"no event has had it here: the last one's is {session.mailbox.last}", field="place")
     session.acknowledge_through(place)
     return Response(status_code=204)
 
@@ -301,13 +307,29 @@ def _mqtt_handler(service: WebService) -> Callable[[WebSocket], Awaitable[None]]
         except WebError as error:
             await socket.send_denial_response(answer({"error": str(error)}, error.status))
             return
+        from distributary.edge.mqtt.room import MqttPeer
         from distributary.edge.web.mqtt_sockets import serve_mqtt
 
         await socket.accept(MQTT)
         loopback = socket.client is not None and is_loopback(socket.client.host)
-        await serve_mqtt(service.mqtt, socket, loopback)
+        await serve_mqtt(service.mqtt, socket, MqttPeer(loopback, certificate_of(service, socket)))
 
     return handle
+
+
+def _forgetting(
+    service: WebService, handle: Callable[[WebSocket], Awaitable[None]]
+) -> Callable[[WebSocket], Awaitable[None]]:
+    """Serve a WebSocket, then forget the certificate of its connection, which is no longer HTTP's."""
+
+    async def serve(socket: WebSocket) -> None:
+        try:
+            await handle(socket)
+        finally:
+            if socket.client is not None:
+                service.certificates.pop((socket.client.host, socket.client.port), None)
+
+    return serve
 
 
 def _with_webhook(service: WebService, request: Request, identity: Identity) -> Session:
@@ -348,6 +370,23 @@ async def _object(service: WebService, request: Request) -> dict[str, Any]:
     if kind != "application/json":
         raise WebError(415, "the body is to be application/json; say so in the header Content-Type")
     return read_object(body)
+
+
+def _asked_filters(request: Request) -> dict[str, Any]:
+    """The subscription that the address of a request says; InputError for a word that none has."""
+    given = request.query_params.multi_items()
+    asked: dict[str, Any] = dict(given)
+    asked.pop("ticket", None)
+    for name in asked:
+        if name not in ASKED:
+            raise InputError(f"is none of {', '.join(ASKED)}", field=name[:60])
+        if sum(each == name for each, _ in given) > 1:
+            raise InputError("given twice; keep one of them", field=name)
+    if asked.get("from", "").startswith("["):
+        asked["from"] = read_value(asked["from"].encode())
+    if "change" in asked:
+        asked["change"] = read_change(asked["change"])
+    return asked
 
 
 def _allowed(service: WebService, identity: Identity) -> Callable[[], bool]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from distributary.edge.access import AccessError, Identity
 from distributary.edge.mailbox import MailboxBounds
-from distributary.edge.sessions import Receiver, Session
+from distributary.edge.sessions import Session
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.pulling import Puller
 from distributary.edge.web.records import read_bounds, read_expiry, read_subscription
@@ -40,13 +40,14 @@ def attached(
     service: WebService,
     identity: Identity,
     subscriber: str,
-    receiver: Receiver,
+    receiver: Puller,
     bounds: MailboxBounds | None,
     expiry: float | None,
     *,
     fresh: bool = False,
 ) -> tuple[Session, bool]:
     """Connect to a session; whether it was there before. WebError when somebody has too many."""
+    service.receivers.add(receiver)
     try:
         return service.sessions.attach(subscriber, receiver, bounds, expiry, fresh=fresh, identity=identity)
     except AccessError as error:

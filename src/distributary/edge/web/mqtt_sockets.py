@@ -71,10 +71,10 @@ class SocketLine:
                 return
 
 
-async def serve_mqtt(room: MqttRoom, socket: WebSocket, loopback: bool) -> None:
+async def serve_mqtt(room: MqttRoom, socket: WebSocket, peer: MqttPeer) -> None:
     """Serve one connection to its end."""
     line = SocketLine(socket)
-    connection = room.connect(line, MqttPeer(loopback, None))
+    connection = room.connect(line, peer)
     code = 1000
 
     async def send() -> None:

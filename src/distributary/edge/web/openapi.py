@@ -39,7 +39,10 @@ SCHEMAS: dict[str, Any] = {
         ),
         "description": "What must all hold of an event; at least one.",
     },
-    "Subscription": {"allOf": [_reference("Filters"), _object(("id",), id=TEXT)]},
+    "Subscription": {
+        "allOf": [_reference("Filters"), _object(("id",), id=TEXT, in_force=_array(_reference("Filters")))],
+        "description": "What is in force is told where grants leave less: an event must pass one of them.",
+    },
     "Published": _object(
         ("published", "ids", "rejected"),
         published=WHOLE,
@@ -109,6 +112,7 @@ QUERY = {
     "topic": "a topic pattern, such as quotes/*",
     "where": "a condition, such as price > 8",
     "path": "an XPath",
+    "change": "tolerances, such as price:0.05,volume:10",
     "from": "an offset, or a time in ISO 8601, from which to replay",
     "ticket": "from POST /tickets, in place of a header",
 }

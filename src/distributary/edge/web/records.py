@@ -53,13 +53,22 @@ def session_summary(session: Session, client: str) -> dict[str, Any]:
         "kept": len(session.mailbox),
         "last": session.mailbox.last,
         "given_up": session.mailbox.dropped,
-        "subscriptions": [subscription_record(each) for each in session.subscriptions.values()],
+        "subscriptions": subscription_records(session),
     }
 
 
-def subscription_record(subscription: Subscription) -> dict[str, Any]:
-    """A subscription, for its owner."""
-    return {"id": subscription.id, **subscription.filters()}
+def subscription_record(session: Session, subscription: Subscription) -> dict[str, Any]:
+    """A subscription of a session, for its owner; with what is in force of it, where grants leave less."""
+    record = {"id": subscription.id, **subscription.filters()}
+    parts = session.in_force(subscription.id)
+    if parts in ((), (subscription,)):
+        return record
+    return record | {"in_force": [part.filters() for part in parts]}
+
+
+def subscription_records(session: Session) -> list[dict[str, Any]]:
+    """All subscriptions of a session, for its owner."""
+    return [subscription_record(session, each) for each in session.subscriptions.values()]
 
 
 def read_subscription(record: Mapping[str, Any], subscriber: str, id: str | None = None) -> Subscription:

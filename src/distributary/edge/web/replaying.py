@@ -20,6 +20,8 @@ from distributary.model import Delivery, DeliveryBatch, Offset, Subscription
 from distributary.overlay.broker import LogGap, SessionState
 
 MOST_SAMPLES = 2_000
+MOST = 1 << 62
+"""Beyond every time and every number of an event."""
 CLOCK = "~clock"
 """The name under which the broker is asked how far it has come; no user can have it."""
 
@@ -79,9 +81,9 @@ class ReplayClock:
     def after(self, given: object) -> Offset:
         """Where a replay begins: an offset as events carry it, or a time; InputError when it is neither."""
         match given:
-            case [int() | float() as epoch, int() as number] if number >= 0:
+            case [int() | float() as epoch, int() as number] if abs(epoch) < MOST and 0 <= number < MOST:
                 return Offset(float(epoch), number)
-            case int() | float() if not isinstance(given, bool):
+            case int() | float() if not isinstance(given, bool) and abs(given) < MOST:
                 return self.table.before(float(given))
             case str():
                 return self.table.before(_moment(given))

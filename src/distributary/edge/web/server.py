@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from distributary.edge.access.certificates import certificate_user
 from distributary.edge.web.application import application
 from distributary.edge.web.service import WebLimits, WebService
 from distributary.errors import DistributaryError
@@ -50,7 +51,7 @@ class WebServer:
         limits = self._service.limits
         config = uvicorn.Config(
             application(self._service, self._mounted),
-            http=_protocol_within(limits),
+            http=_protocol_within(limits, self._service.certificates),
             ws="websockets-sansio",
             ws_max_size=limits.body,
             ws_per_message_deflate=False,
@@ -79,6 +80,7 @@ class WebServer:
         """Stop listening, and end all connections."""
         if self._server is not None and self._task is not None:
             await self._service.webhooks.stop()
+            self._service.end()
             self._server.should_exit = True
             await self._task
 
@@ -117,8 +119,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _protocol_within(limits: WebLimits) -> type[H11Protocol]:
-    """The protocol of connections whose requests come within limits."""
+def _protocol_within(limits: WebLimits, certificates: dict[tuple[str, int], str]) -> type[H11Protocol]:
+    """The protocol of connections whose requests come within limits, and whose certificates are noted."""
 
     class LimitedProtocol(H11Protocol):
         """Ends a connection whose request's headers take too long."""
@@ -127,6 +129,9 @@ def _protocol_within(limits: WebLimits) -> type[H11Protocol]:
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            name = certificate_user(transport)
+            if name is not None and self.client is not None:
+                certificates[self.client] = name
             self._expect_headers()
 
         def data_received(self, data: bytes) -> None:
@@ -138,6 +143,8 @@ def _protocol_within(limits: WebLimits) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._expect_nothing()
+            if self.client is not None:
+                certificates.pop(self.client, None)
             super().connection_lost(exc)
 
         def _expect_headers(self) -> None:

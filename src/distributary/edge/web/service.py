@@ -7,11 +7,13 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from distributary.edge.access import Access
 from distributary.edge.broker import Answer, EdgeBroker
 from distributary.edge.sessions import Sessions
 from distributary.edge.web.faults import WebError
+from distributary.edge.web.pulling import Puller
 from distributary.edge.web.replaying import ReplayClock
 from distributary.edge.web.tickets import Tickets
 from distributary.edge.web.webhooks import WebhookRules, Webhooks
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from distributary.edge.mqtt.room import MqttRoom
 
 _log = logging.getLogger("distributary")
+ENDS = "the broker ends, and has not answered yet; try again when it is back"
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,13 @@ class WebService:
     webhook_rules: WebhookRules = field(default_factory=WebhookRules)
     mqtt: MqttRoom | None = None
     """Where MQTT over WebSocket goes, if anywhere."""
+    certificates: dict[tuple[str, int], str] = field(default_factory=dict)
+    """By the address and port of a connection: the user in the certificate that its other side has proved."""
+    receivers: WeakSet[Puller] = field(default_factory=WeakSet)
+    """The connections that are given what sessions have."""
     webhooks: Webhooks = field(init=False)
     clock: ReplayClock = field(init=False)
+    _unanswered: set[asyncio.Future[str | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "webhooks", Webhooks(self.sessions, self.note, self.webhook_rules))
@@ -70,11 +78,20 @@ class WebService:
         self.webhooks.start()
         self.clock.start()
 
-    @staticmethod
-    def asked(ask: Callable[[Answer], None]) -> asyncio.Future[str | None]:
+    def end(self) -> None:
+        """The server ends: nobody waits any more for an answer, or for what a session has."""
+        for answer in list(self._unanswered):
+            answer.set_exception(WebError(503, ENDS))
+        for receiver in list(self.receivers):
+            receiver.end(ENDS)
+
+    def asked(self, ask: Callable[[Answer], None]) -> asyncio.Future[str | None]:
         """Ask for something now; gives what will be the answer: the reason why not, or None."""
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         ask(lambda reason: None if answer.done() else answer.set_result(reason))
+        if not answer.done():
+            self._unanswered.add(answer)
+            answer.add_done_callback(self._unanswered.discard)
         return answer
 
     async def settled(self, answer: asyncio.Future[str | None], what: str) -> str | None:

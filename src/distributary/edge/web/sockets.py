@@ -45,7 +45,14 @@ from distributary.edge.web.managing import (
 )
 from distributary.edge.web.publishing import publish, wait_for_room
 from distributary.edge.web.pulling import EXPIRED, Puller, SessionEndedError
-from distributary.edge.web.records import entry_record, read_bounds, read_expiry, subscription_record, to_json
+from distributary.edge.web.records import (
+    entry_record,
+    read_bounds,
+    read_expiry,
+    subscription_record,
+    subscription_records,
+    to_json,
+)
 from distributary.edge.web.service import WebService
 from distributary.errors import DistributaryError, InputError
 from distributary.json_text import read_object
@@ -132,7 +139,7 @@ class SocketClient:
                 "broker": self._service.broker.name,
                 "present": present,
                 MARK: session.marks[MARK],
-                "subscriptions": [subscription_record(each) for each in session.subscriptions.values()],
+                "subscriptions": subscription_records(session),
             }
         )
         return session
@@ -219,6 +226,10 @@ class SocketClient:
         except DistributaryError as error:
             again = isinstance(error, WebError) and error.status == 503
             answer = {"type": "refused", "request": request, "reason": str(error), "again": again}
+        except Exception as error:  # A fault of ours: whoever asked does not wait for ever.
+            self._service.note(f"a request by WebSocket failed: {type(error).__name__}: {error}")
+            reason = "this failed; the server's log has more"
+            answer = {"type": "refused", "request": request, "reason": reason, "again": False}
         try:
             await self._say(answer)
         except (WebSocketDisconnect, RuntimeError):
@@ -250,7 +261,7 @@ class SocketClient:
         if rest.get("id") is None:
             rest["id"] = uuid4().hex[:12]
         subscription, _ = await put_subscription(self._service, self._identity, session, rest)
-        return {"subscription": subscription_record(subscription)}
+        return {"subscription": subscription_record(session, subscription)}
 
     async def _unsubscribe(self, session: Session, record: Mapping[str, Any]) -> dict[str, Any]:
         await remove_subscription(self._service, session, str(record.get("id")))
