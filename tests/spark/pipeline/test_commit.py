@@ -235,23 +235,25 @@ def test_a_batch_that_has_its_record_is_not_written_again(tmp_path: Path) -> Non
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} != before
 
 
-@settings(max_examples=4)
-@given(st.lists(st.booleans(), min_size=3, max_size=8), st.integers(1, 4))
+@pytest.mark.parametrize(("workers", "most"), [([0, 1, 1, 2, 0], 2)])
 def test_what_is_remembered_is_the_same_from_files_as_from_a_worker(
-    tmp_path_factory: pytest.TempPathFactory, restarts: list[bool], most: int
+    tmp_path: Path, workers: list[int], most: int
 ) -> None:
-    place, wanted = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("wanted")
+    """Worker 2 is a new one whenever it comes, as after a restart."""
+    place, wanted = tmp_path / "run", tmp_path / "wanted"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(job, "MOST_CHANGES", most)
         one, other = start(place, False), start(wanted, False)
-        for batch, restart in enumerate(restarts):
-            one = start(place, False) if restart else one
-            plan(place, len(restarts)), plan(wanted, len(restarts))
+        kept: list[dict[Any, Any]] = [{}, {}, {}, {}]
+        for batch, worker in enumerate(workers):
+            kept[2] = {}
+            patch.setattr(tolerance_memory, "_kept", kept[worker])
             one(batch)
+            patch.setattr(tolerance_memory, "_kept", kept[3])
             other(batch)
             assert rows_of(place, "out", batch) == rows_of(wanted, "out", batch)
-    kept = [*(place / "checkpoint" / "tolerances").glob("*/changes/*")]
-    assert len(kept) <= DIVISIONS * (2 * most + 1)
+    files = [*(place / "checkpoint" / "tolerances").glob("*/changes/*")]
+    assert len(files) <= DIVISIONS * (2 * most + 1)
 
 
 def test_a_batch_begins_with_what_was_remembered_before_it_whatever_came_after(tmp_path: Path) -> None:
@@ -266,6 +268,31 @@ def test_a_batch_begins_with_what_was_remembered_before_it_whatever_came_after(t
         if file.exists():
             first.take(pq.ParquetFile(file).read())
         assert memory.topics == first.topics
+
+
+def remembering(place: Path, file: str, topics: dict[str, bytes | None]) -> None:
+    path = place / "0" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"topic": topic, "memory": memory} for topic, memory in topics.items()]
+    pq.write_table(pa.Table.from_pylist(rows, tolerance_memory.COLUMNS), path)
+
+
+def test_a_worker_that_was_away_goes_on_from_the_whole_file_that_came_meanwhile(tmp_path: Path) -> None:
+    remembering(tmp_path, "changes/0.parquet", {"a": b"a0", "b": b"b0"})
+    old = tolerance_memory.memory_before(str(tmp_path), "run", 0, 1)
+    assert (old.topics, old.changes) == ({"a": b"a0", "b": b"b0"}, 1)
+    old.batch = 0
+    tolerance_memory.keep("run", 0, old)
+    (tmp_path / "0/changes/0.parquet").unlink()  # with the changes that gave a its later memory
+    remembering(tmp_path, "whole/5.parquet", {"a": b"a5", "c": b"c5"})
+    remembering(tmp_path, "changes/6.parquet", {"c": None, "d": b"d6"})
+    remembering(tmp_path, "changes/7.parquet", {"d": b"d7"})
+    found = tolerance_memory.memory_before(str(tmp_path), "run", 0, 7)
+    assert (found.topics, found.changes) == ({"a": b"a5", "d": b"d6"}, 1)
+    found.batch = 7
+    tolerance_memory.keep("run", 0, found)
+    # Batch 7 is done again: what it left in this worker does not count.
+    assert tolerance_memory.memory_before(str(tmp_path), "run", 0, 7).topics == {"a": b"a5", "d": b"d6"}
 
 
 @settings(max_examples=60)

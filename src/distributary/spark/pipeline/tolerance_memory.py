@@ -105,9 +105,9 @@ def memory_before(place: str, run: str, division: int, batch: int) -> DivisionMe
         for kind in (CHANGES, WHOLE)
     }
     whole = max((one for one in files[WHOLE] if one < batch), default=-1)
-    if memory.batch < 0 and whole >= 0:
+    if memory.batch < whole:  # the changes before it may have been removed
+        memory = DivisionMemory(whole)
         memory.take(storage.read_table(f"{place}/{division}/{WHOLE}/{whole}.parquet"))
-        memory.batch = whole
     for one in files[CHANGES]:
         if memory.batch < one < batch:
             memory.take(storage.read_table(f"{place}/{division}/{CHANGES}/{one}.parquet"))
