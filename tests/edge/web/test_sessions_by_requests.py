@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
-from distributary.edge.web import server_sent
+from distributary.edge.access import Access, Identity
+from distributary.edge.web import managing, server_sent
+from distributary.edge.web.faults import WebError
 from edge.web.serving import served_web
 from live.loops import alone, until
 
@@ -92,6 +95,22 @@ async def test_a_stream_goes_on_after_the_last_event_id_and_keeps_what_was_not_a
         assert (await web.ask("POST", "/sessions/ann/acknowledgements", {"place": 5})).status == 204
         assert len(session.mailbox) == 0
         assert (await web.ask("GET", "/sessions/ann/events", last_event_id="x")).status == 400
+
+
+@alone
+async def test_no_more_subscriptions_are_made_at_once_than_one_after_the_other(tmp_path: Path) -> None:
+    file = tmp_path / "access.toml"
+    file.write_text("[users.ann]\nsubscribe = [{where = 'true'}]\nquotas = {subscriptions = 2}")
+    async with served_web(Access(file)) as web:
+        ann, service = Identity("ann"), web.service
+        session, _ = managing.put_session(service, ann, "pc", {})
+        made = await asyncio.gather(
+            *(managing.put_subscription(service, ann, session, {"topic": "a"}, f"s{n}") for n in range(5)),
+            return_exceptions=True,
+        )
+        assert [isinstance(each, WebError) for each in made] == [False, False, True, True, True]
+        assert len(session.subscriptions) == 2
+        assert not service.registering
 
 
 @alone

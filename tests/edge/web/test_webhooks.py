@@ -7,8 +7,10 @@ import base64
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -16,6 +18,7 @@ import pytest
 
 from distributary.edge.web import outgoing
 from distributary.edge.web.webhooks import WebhookRules
+from edge.access.issuing import FILE, Place, ann_s_hash, token
 from edge.web.serving import ServedWeb, served_web, socket_to
 from live.loops import alone, until
 
@@ -136,6 +139,33 @@ async def test_after_so_many_failures_a_webhook_is_parked_and_told_and_goes_on_w
         await web.ask("POST", "/events", [{"id": "e3", "topic": "a"}])
         await until(lambda: len(notes) == 2)  # gone for good: not tried again
         assert len(hook.requests) == 7
+
+
+@alone
+async def test_a_webhook_whose_owner_s_log_in_has_ended_is_parked_and_told(tmp_path: Path) -> None:
+    place, notes = Place(tmp_path), list[str]()
+    place.write(FILE.format(hashed=ann_s_hash()).replace('topic = "plants", where', "where"))
+    access = place.access(time.time)
+    async with served_web(access, webhook_rules=QUICK, note=notes.append) as web, receiver() as hook:
+        login = {"authorization": f"Bearer {token(sub='cleo', groups=['operators'])}"}
+        await web.ask("PUT", "/sessions/pc", {}, **login)
+        await web.ask("PUT", "/sessions/pc/subscriptions/s1", {"where": "true"}, **login)
+        session = web.service.sessions.get("cleo/pc")
+        assert session is not None
+        for _ in range(2):
+            await web.ask("PUT", "/sessions/pc/webhook", {"url": hook.url}, **login)
+            assert session.identity is not None
+            assert access.known(session.identity)
+            assert (await web.ask("GET", "/sessions/pc/webhook", **login)).json["state"] == "running"
+            session.identity = session.identity._replace(expires=1.0)
+            session.expire(time.time())
+            await until(lambda: "webhook-parked" in session.marks)
+        state = (await web.ask("GET", "/sessions/pc/webhook", **login)).json
+        assert (state["state"], state["reason"]) == (
+            "parked",
+            "the log-in has expired: log in, and set it again",
+        )
+        assert len(notes) == 2
 
 
 @alone

@@ -206,7 +206,7 @@ async def put_webhook(service: WebService, request: Request, identity: Identity)
     """Have what a session has sent to an address; one that was parked goes on."""
     record = await _object(service, request)
     session = managing.session_of(service, identity, request.path_params["session"])
-    return answer(await service.webhooks.put(session, record))
+    return answer(await service.webhooks.put(session, record, identity))
 
 
 async def delete_webhook(service: WebService, request: Request, identity: Identity) -> Response:

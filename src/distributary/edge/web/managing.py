@@ -96,13 +96,20 @@ async def put_subscription(
     subscription = read_subscription(asked, session.subscriber, id)
     new = subscription.id not in session.subscriptions
     try:
-        service.access.subscribe(identity, len(session.subscriptions) + new)
+        count = len(session.subscriptions) + service.registering[session.subscriber]
+        service.access.subscribe(identity, count + new)
         service.access.parts(identity, subscription)
     except AccessError as error:
         service.access.audit(identity, "subscribe", f"{subscription.filters()}: {error}", refused=True)
         raise WebError(403, str(error)) from None
     ask = partial(session.subscribe, subscription, after=after)
-    reason = await service.settled(service.asked(ask), "the subscription is in force")
+    service.registering[session.subscriber] += new
+    try:
+        reason = await service.settled(service.asked(ask), "the subscription is in force")
+    finally:
+        service.registering[session.subscriber] -= new
+        if not service.registering[session.subscriber]:
+            del service.registering[session.subscriber]
     if reason is not None:
         raise WebError(422, reason)
     return subscription, new

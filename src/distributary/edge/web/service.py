@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -67,6 +68,8 @@ class WebService:
     """The connections that are given what sessions have."""
     webhooks: Webhooks = field(init=False)
     clock: ReplayClock = field(init=False)
+    registering: Counter[str] = field(default_factory=Counter)
+    """By subscriber: the new subscriptions that are not in force yet, which count for quotas."""
     _unanswered: set[asyncio.Future[str | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:

@@ -4,9 +4,9 @@ Rules:
 
 - Each event is sent until the answer is 2xx, then it is acknowledged; the next ones wait, so they arrive in
   order. After a failure the same is sent again, after a pause that doubles, with some chance in it.
-- After so many failures in a row, or the answer 410 (gone), the webhook is *parked*: nothing is sent, the
-  mailbox keeps what comes within its bounds. That is noted, and told with the session. Setting the webhook
-  again lets it go on.
+- After so many failures in a row, the answer 410 (gone), or the end of its owner's log-in, the webhook is
+  *parked*: nothing is sent, the mailbox keeps what comes within its bounds. That is noted, and told with the
+  session. Setting the webhook again lets it go on.
 - A request is signed as https://www.standardwebhooks.com has it: `webhook-signature` is the HMAC-SHA256 of
   `webhook-id.webhook-timestamp.body` by the secret. The id is the same each time an event is sent.
 - Gaps are told as events of the type `GAP_TYPE`.
@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from distributary.edge.access import Identity
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session, Sessions
 from distributary.edge.web.cloud_events import cloud_event
@@ -90,7 +91,7 @@ class Webhooks:
         """Go on with those of sessions that were kept."""
         for session in self._sessions:
             if MARK in session.marks and PARKED not in session.marks:
-                self._begin(session)
+                self._begin(session, session.identity)
 
     async def stop(self) -> None:
         """End all of them."""
@@ -99,8 +100,8 @@ class Webhooks:
             task.cancel()
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
-    async def put(self, session: Session, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Send what a session has to an address, from now on; InputError when that cannot be."""
+    async def put(self, session: Session, record: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+        """Send what a session has to an address, for its owner, from now on; InputError if that cannot be."""
         hook = read_webhook(record)
         try:
             await resolved(checked_address(hook.url), self._rules.private)
@@ -109,7 +110,7 @@ class Webhooks:
         session.marks[MARK] = json.dumps(hook._asdict())
         session.marks.pop(PARKED, None)
         session.keep_marks(lambda: None)
-        self._begin(session)
+        self._begin(session, identity)
         return {**self.state(session), "secret": hook.secret}
 
     def remove(self, session: Session) -> bool:
@@ -131,11 +132,11 @@ class Webhooks:
 
     # Inside.
 
-    def _begin(self, session: Session) -> None:
+    def _begin(self, session: Session, identity: Identity | None) -> None:
         self._end(session.subscriber)
         hook = Webhook(**json.loads(session.marks[MARK]))
         puller = Puller()
-        bounds, expiry, identity = session.mailbox.bounds, session.expiry, session.identity
+        bounds, expiry = session.mailbox.bounds, session.expiry
         self._sessions.attach(session.subscriber, puller, bounds, expiry, identity=identity)
         self._tasks[session.subscriber] = asyncio.create_task(self._run(session, puller, hook))
 
@@ -154,8 +155,12 @@ class Webhooks:
                     self._park(session, reason)
                     return
                 session.acknowledge_through(entries[-1].place)
-        except SessionEndedError:
-            return
+        except SessionEndedError as error:
+            access, identity = self._sessions.access, session.identity
+            if access is not None and identity is not None and not access.known(identity):
+                self._park(session, f"{error}: log in, and set it again")
+        except Exception as error:  # A fault of ours: it is told, and nothing is sent in silence.
+            self._park(session, f"it failed: {type(error).__name__}: {error}")
         finally:
             session.detach(puller)
             if self._tasks.get(session.subscriber) is asyncio.current_task():
