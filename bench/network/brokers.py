@@ -184,12 +184,13 @@ def ours(count: int, *, disk: bool = False) -> Iterator[Running]:
 
 
 @contextmanager
-def ours_by_mqtt(count: int) -> Iterator[Running]:
+def ours_by_mqtt(count: int, *, disk: bool = False) -> Iterator[Running]:
     """One node that serves MQTT, as `distributary serve` starts it."""
     assert count == 1
     with TemporaryDirectory() as name, ExitStack() as stack:
         port = free_port()
         command = [sys.executable, "-m", "distributary.cli", "serve", "--mqtt", str(port), "--web", "0"]
+        command += ["--data", str(Path(name) / "data")] if disk else []
         process = started(stack, [*command, "--no-console"], Path(name))
         yield Running(port, port, (process,))
 

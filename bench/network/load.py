@@ -45,7 +45,7 @@ class Receiver:
         self._tail = tail[-MARK_LENGTH:]
         answer = self.listener.replies(data)
         if answer:
-            _send_all(self.connection, answer)
+            send_all(self.connection, answer)
 
     def check(self, owed: Sequence[int]) -> list[tuple[int, float]]:
         """LostError unless exactly these have come since the last check, in order; else when each came."""
@@ -178,7 +178,7 @@ class Load:
         if self._beat and time.perf_counter() - self._beaten > 1.0:
             self._beaten = time.perf_counter()
             for connection in (self._publisher, *(each.connection for each in self.receivers)):
-                _send_all(connection, self._beat)
+                send_all(connection, self._beat)
 
     def _poll(self, seconds: float) -> bool:
         ready = self._selector.select(seconds)
@@ -205,7 +205,7 @@ class Load:
                 self._poll(0.001)
 
 
-def _send_all(connection: socket.socket, data: bytes) -> None:
+def send_all(connection: socket.socket, data: bytes) -> None:
     """Send a few bytes on a connection that does not block."""
     view = memoryview(data)
     while view:

@@ -148,7 +148,8 @@ def remaining_length(length: int) -> bytes:
     return written + bytes([length])
 
 
-def _text(text: str) -> bytes:
+def text_field(text: str) -> bytes:
+    """A text as MQTT writes it, behind its length."""
     return len(text).to_bytes(2, "big") + text.encode()
 
 
@@ -162,7 +163,7 @@ class Mqtt:
 
     def _client(self, port: int, name: str) -> socket.socket:
         made = connected(port)
-        body = _text("MQTT") + bytes([4, 2, 0, 0]) + _text(name)
+        body = text_field("MQTT") + bytes([4, 2, 0, 0]) + text_field(name)
         made.sendall(b"\x10" + remaining_length(len(body)) + body)
         if received(made, 4) != b"\x20\x02\x00\x00":
             raise ConnectionError("the broker refuses an MQTT client")
@@ -170,7 +171,7 @@ class Mqtt:
 
     def subscriber(self, port: int, name: str, acknowledged: bool) -> socket.socket:
         made = self._client(port, name)
-        body = b"\x00\x01" + _text(TOPIC) + bytes([acknowledged])
+        body = b"\x00\x01" + text_field(TOPIC) + bytes([acknowledged])
         made.sendall(b"\x82" + remaining_length(len(body)) + body)
         received(made, 5)
         return made
@@ -179,7 +180,7 @@ class Mqtt:
         return MqttListener(len(self.written(0, 1, size, True))) if acknowledged else Silent()
 
     def written(self, first: int, count: int, size: int, acknowledged: bool) -> bytes:
-        topic, most = _text(TOPIC), 65_535
+        topic, most = text_field(TOPIC), 65_535
         head = bytes([0x32 if acknowledged else 0x30])
         head += remaining_length(len(topic) + 2 * acknowledged + size) + topic
         parts = []
@@ -207,7 +208,7 @@ class MqttListener:
         self._length = length
         self._rest = b""
         header = 1 + len(remaining_length(length - 2))
-        self._place = header + len(_text(TOPIC))
+        self._place = header + len(text_field(TOPIC))
 
     def replies(self, data: bytes) -> bytes:
         data = self._rest + data

@@ -17,7 +17,8 @@ from distributary.edge.mailbox import (
     MailboxPolicy,
     size_of,
 )
-from distributary.model import Delivery, Event
+from distributary.edge.mailbox_entries import each_size
+from distributary.model import Delivery, DeliveryBatch, Event
 from properties.examples import examples
 
 
@@ -28,13 +29,13 @@ class PlainMailbox:
         self.bounds, self.last, self.taken = bounds, 0, 0
         self.entries: list[MailboxEntry] = []
 
-    def put(self, delivery: Delivery, now: float) -> None:
+    def put(self, delivery: Delivery, now: float, size: int | None = None) -> None:
         self.last += 1
         if self.bounds.policy is MailboxPolicy.LATEST:
             for entry in self.items():
                 if entry.delivery.event.topic == delivery.event.topic:
                     self.give_up(entry, "a later event of its topic came")
-        self.entries.append(MailboxItem(self.last, delivery, size_of(delivery), now))
+        self.entries.append(MailboxItem(self.last, delivery, size or size_of(delivery), now))
         self.shrink()
 
     def put_gap(self, reason: str) -> None:
@@ -113,7 +114,7 @@ def without_reasons(entries: Any) -> list[Any]:
 bounds = st.builds(
     MailboxBounds,
     st.sampled_from(MailboxPolicy),
-    st.integers(1, 5),
+    st.integers(1, 8),
     st.sampled_from([250, 700, 10_000]),
     st.sampled_from([None, 3.0]),
 )
@@ -121,9 +122,12 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), st.sampled_from("AB"), st.sampled_from([0, 200])),
         st.tuples(st.just("put"), st.sampled_from("ABC"), st.just(0)),
+        st.tuples(st.just("put_run"), st.text("AB", min_size=1, max_size=4), st.sampled_from([0, 200])),
         st.tuples(st.just("take"), st.integers(1, 3), st.integers(0, 2)),
         st.tuples(st.just("acknowledge"), st.integers(0, 6), st.none()),
         st.tuples(st.just("acknowledge_through"), st.integers(0, 6), st.none()),
+        st.tuples(st.just("acknowledge_range"), st.integers(0, 6), st.integers(0, 4)),
+        st.tuples(st.just("skip"), st.integers(0, 6), st.none()),
         st.tuples(st.just("put_gap"), st.none(), st.none()),
         st.tuples(st.sampled_from(["begin", "expire", "restore"]), st.none(), st.none()),
         st.tuples(st.just("withdraw"), st.sampled_from("AB"), st.none()),
@@ -142,6 +146,21 @@ def test_a_mailbox_does_what_its_rules_say(first: MailboxBounds, taken: list[tup
             delivery = Delivery(Event(f"e{number}", given_, {"note": "x" * more}), "ann", ("s",))
             mailbox.put(delivery, number)
             model.put(delivery, number)
+        elif what == "put_run":
+            events = tuple(
+                Event(f"e{number}-{place}", topic, {"note": "x" * more}) for place, topic in enumerate(given_)
+            )
+            batch = DeliveryBatch("ann", 1.0, tuple(range(len(events))), events, (("s",),))
+            mailbox.put_run(batch, number)
+            for delivery in batch.deliveries:
+                model.put(delivery, number, each_size(batch))
+        elif what == "acknowledge_range":
+            mailbox.acknowledge_range(mailbox.last - given_, mailbox.last - given_ + more)
+            for place in range(model.last - given_, model.last - given_ + more + 1):
+                model.acknowledge(place)
+        elif what == "skip":
+            mailbox.skip(mailbox.last - given_)
+            model.taken = max(model.taken, model.last - given_)
         elif what == "put_gap":
             mailbox.put_gap("")
             model.put_gap("")

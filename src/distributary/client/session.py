@@ -16,14 +16,23 @@ Cost of a delivery: a few dictionary entries. Memory: the keys of `REMEMBERED` e
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.filters.change import ChangeFilter
-from distributary.model import Event, EventKey, Offset, Subscription
+from distributary.model import (
+    DeliveryBatch,
+    Event,
+    EventIdentity,
+    EventKey,
+    Offset,
+    Subscription,
+    key_of,
+)
 from distributary.overlay.broker import RememberedValues, SessionState
+from distributary.overlay.packed_events import identities_of
 
 REMEMBERED = 10_000
 """Events whose keys are remembered."""
@@ -95,6 +104,9 @@ class ClientSession:
         self._received, self._taken = SessionPlace(), SessionPlace()
         self._items: deque[ClientItem] = deque()
         self._keys: OrderedDict[EventKey, set[str]] = OrderedDict()
+        self._runs: deque[tuple[Sequence[EventIdentity], tuple[str, ...]]] = deque()
+        """What came after those whose keys are remembered: they are added when a key is asked for."""
+        self._run_events = 0
         if state is not None:
             for subscription in state.subscriptions:
                 self.begin(subscription)
@@ -148,6 +160,25 @@ class ClientSession:
         self._settle()
         return new, item
 
+    def receive_run(self, batch: DeliveryBatch) -> bool:
+        """Receive deliveries that came together, and take them; whether that was done.
+
+        It is done where all are new for the same subscriptions, as almost always, and none has a tolerance:
+        otherwise nothing has happened, and they are to be received one by one.
+        """
+        own, names = self._received.offset, batch.names
+        if own is None or own.epoch != batch.epoch or batch.numbers[0] <= own.number:
+            return False  # in another epoch they may be some that came before
+        if len(names) > 1 or self._items or (self._tolerances and self._tolerances.keys() & names[0]):
+            return False
+        offset = Offset(batch.epoch, batch.numbers[-1])
+        self._received.offset = self._taken.offset = offset
+        self._runs.append((identities_of(batch.events), names[0]))
+        self._run_events += len(batch.events)
+        while self._run_events - len(self._runs[0][0]) >= REMEMBERED:
+            self._run_events -= len(self._runs.popleft()[0])
+        return True
+
     def reach(self, offset: Offset) -> None:
         """Everything up to there has been received."""
         self._received.reach(offset)
@@ -165,12 +196,24 @@ class ClientSession:
             return ids
         if own is not None and offset.epoch == own.epoch and offset.number <= own.number:
             return ()
+        if self._runs:
+            self._remember_runs()
         known = self._keys.pop(event.key, set())
         new = tuple(id for id in ids if id not in known)
         self._keys[event.key] = known | set(ids)
         if len(self._keys) > REMEMBERED:
             self._keys.popitem(last=False)
         return new
+
+    def _remember_runs(self) -> None:
+        """Remember the keys of what came together, the latest last."""
+        for identities, ids in self._runs:
+            for identity in identities:
+                self._keys[key_of(identity)] = set(ids)
+        self._runs.clear()
+        self._run_events = 0
+        while len(self._keys) > REMEMBERED:
+            self._keys.popitem(last=False)
 
     def _settle(self) -> None:
         items = self._items

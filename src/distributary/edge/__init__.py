@@ -3,11 +3,11 @@
 Modules, in reading order:
 
 - `broker`: what the edge asks of a broker, and a live broker that gives it.
-- `mailbox`: what a subscriber has been sent and has not acknowledged.
+- `mailbox`: what a subscriber has been sent and has not acknowledged; `mailbox_entries`: what stands in it.
 - `stored`: what a session keeps on the disk.
 - `access/`: who is let in, and what they may see and do.
-- `session`: a subscriber's place at a broker: their subscriptions and their mailbox; `session_disk`: how it
-  is written and read; `sessions`: all of them.
+- `session`: a subscriber's place at a broker: their subscriptions and their mailbox; `session_room`: what it
+  asks of others; `session_disk`: how it is written and read; `sessions`: all of them.
 - `web/`: HTTP, WebSocket, server-sent events and webhooks.
 - `kafka/`: topics of Kafka's as events, and deliveries as records of Kafka's.
 - `web_feeds`: polls web feeds over HTTP, and publishes what is new.

@@ -136,7 +136,7 @@ class LiveEdge:
     def publish(self, events: Sequence[Event], done: Answer) -> None:
         """Have events delivered; see `EdgeBroker`."""
         try:
-            through = self.broker.publish(*events)
+            through = self.broker.publish_all(events)
         except DistributaryError as error:
             done(str(error))
             return

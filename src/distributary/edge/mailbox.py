@@ -16,71 +16,44 @@ Rules:
   front again (`begin`).
 - A mailbox does no I/O and knows no clock: it is told the time, and tells what has changed (`changes`).
 
-Cost: constant for each item that comes or goes, whatever else is there.
+- Deliveries that come together stay together (`put_run`), as one entry, until a part of them is taken,
+  acknowledged or given up. Nobody can tell from outside: all but `take_runs` show items one by one.
+
+Cost: constant for each item or run that comes or goes, whatever else is there.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple
 
-from distributary.model import Delivery, Event
+from distributary.edge.mailbox_entries import (
+    KeptEntry,
+    MailboxBounds,
+    MailboxEntry,
+    MailboxGap,
+    MailboxItem,
+    MailboxPolicy,
+    MailboxRun,
+    count_of,
+    each_size,
+    size_of,
+)
+from distributary.model import Delivery, DeliveryBatch, Event
 
-ITEM_BYTES = 200
-"""What an item counts beside its texts."""
+__all__ = [
+    "Mailbox",
+    "MailboxBounds",
+    "MailboxEntry",
+    "MailboxGap",
+    "MailboxItem",
+    "MailboxPolicy",
+    "MailboxRun",
+    "size_of",
+]
+
 END = 0
 """Stands before the first place and behind the last."""
-
-
-class MailboxPolicy(StrEnum):
-    """What becomes of events once a mailbox is full."""
-
-    KEEP = "keep"
-    LATEST = "latest"
-    DROP_OLDEST = "drop-oldest"
-    DISCONNECT = "disconnect"
-
-
-@dataclass(frozen=True)
-class MailboxBounds:
-    """How much a mailbox holds."""
-
-    policy: MailboxPolicy = MailboxPolicy.KEEP
-    events: int = 10_000
-    bytes: int = 64 << 20
-    seconds: float | None = None
-    """How long an item is kept; None for as long as there is room."""
-
-
-class MailboxItem(NamedTuple):
-    """A delivery in a mailbox."""
-
-    place: int
-    delivery: Delivery
-    size: int
-    kept_at: float
-
-
-class MailboxGap(NamedTuple):
-    """Items that were given up, where they would have stood."""
-
-    place: int
-    """Of the last of them."""
-    events: int
-    """How many; 0 when nobody knows."""
-    reason: str
-    first: int = 0
-    """Of the first of them: nothing else stands between it and the last. 0 where it is the last."""
-
-    @property
-    def begin(self) -> int:
-        """The place of the first of them."""
-        return self.first or self.place
-
-
-MailboxEntry = MailboxItem | MailboxGap
 
 
 class Mailbox:
@@ -104,7 +77,8 @@ class Mailbox:
         """What the items count together, and how many were given up so far."""
         self.overrun = False
         """Whether more has come than the bounds allow, where the policy is to let the connection go."""
-        self._entries: dict[int, MailboxEntry] = {}
+        self._entries: dict[int, KeptEntry] = {}
+        """By place, runs by their last one."""
         self._next: dict[int, int] = {END: END}
         self._previous: dict[int, int] = {END: END}
         self._items = 0
@@ -113,7 +87,10 @@ class Mailbox:
         self._cursor = END
         """The first place that was not taken; END when all were."""
         self._untaken = 0
+        self._ends: list[int] = []
+        """The last places of runs of several items, in order."""
         self._changed: dict[int, None] = {}
+        self._changed_runs: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
         """How many items there are."""
@@ -134,6 +111,23 @@ class Mailbox:
         if self.bounds.policy is MailboxPolicy.LATEST:
             self._supersede(item)
         self._shrink()
+
+    def put_run(self, batch: DeliveryBatch, now: float) -> None:
+        """Put deliveries in that came together, for the same subscriptions all; as `put` one by one."""
+        count, each, bounds = len(batch.events), each_size(batch), self.bounds
+        fits = self._items + count <= bounds.events and self.bytes + count * each <= bounds.bytes
+        if fits and bounds.policy is not MailboxPolicy.LATEST:
+            first = self.last + 1
+            self.last += count
+            self._append(MailboxRun(first, self.last, batch, 0, each, now))
+            return
+        for delivery in batch.deliveries:
+            self.last += 1
+            item = MailboxItem(self.last, delivery, each, now)
+            self._append(item)
+            if bounds.policy is MailboxPolicy.LATEST:
+                self._supersede(item)
+            self._shrink()
 
     def put_gap(self, reason: str) -> None:
         """Say that something is missing here, nobody knows how much."""
@@ -164,6 +158,7 @@ class Mailbox:
         self.bounds = bounds
         self._topics.clear()
         if bounds.policy is MailboxPolicy.LATEST:
+            self._divide_all()
             for entry in list(self.after(END)):
                 self._topics_of(entry)
         self._shrink()
@@ -172,60 +167,124 @@ class Mailbox:
 
     def after(self, place: int) -> Iterator[MailboxEntry]:
         """Items and gaps beyond a place, in order. The mailbox must not change meanwhile."""
-        if place in self._entries or place == END:
-            here = self._next[place]
-        else:
+        here = END if place == END else self._locate(place)
+        if here is None:
             here = self._next[END]
             while here != END and here <= place:
                 here = self._next[here]
+        elif here in (END, place):
+            here = self._next[here]
         while here != END:
-            yield self._entries[here]
+            entry = self._entries[here]
+            if type(entry) is MailboxRun:
+                yield from entry.part(max(entry.first, place + 1), here).items()
+            else:
+                yield entry  # type: ignore[misc]
             here = self._next[here]
 
     def get(self, place: int) -> MailboxEntry | None:
         """What stands at a place; None when nothing does any more."""
-        return self._entries.get(place)
+        here = self._locate(place)
+        entry = None if here is None else self._entries[here]
+        return entry.item(place) if type(entry) is MailboxRun else entry  # type: ignore[return-value]
 
     def begin(self) -> None:
         """Another connection takes what there is, from the front."""
-        self._cursor, self._untaken = self._next[END], len(self._entries)
+        self._cursor, self._untaken = self._next[END], sum(map(count_of, self._entries.values()))
 
     def take(self, most: int, through: int) -> list[MailboxEntry]:
         """What comes next for the connection, up to a place; gaps among it leave."""
         taken: list[MailboxEntry] = []
-        while self._cursor != END and self._cursor <= through and len(taken) < most:
+        for entry in self.take_runs(most, through):
+            if type(entry) is MailboxRun:
+                taken += entry.items()
+            else:
+                taken.append(entry)  # type: ignore[arg-type]
+        return taken
+
+    def take_runs(self, most: int, through: int) -> list[KeptEntry]:
+        """As `take`, with runs where there are some."""
+        taken: list[KeptEntry] = []
+        while self._cursor != END and most > 0:
             entry = self._entries[self._cursor]
+            if type(entry) is MailboxRun:
+                stop = min(entry.place, through, entry.first + most - 1)
+                if stop < entry.first:
+                    break
+                entry = self._divide(entry, stop)
+            elif entry.place > through:
+                break
             taken.append(entry)
+            most -= count_of(entry)
             if isinstance(entry, MailboxGap):
                 self._remove(entry)
             else:
-                self._cursor = self._next[self._cursor]
-                self._untaken -= 1
+                self._cursor = self._next[entry.place]
+                self._untaken -= count_of(entry)
         return taken
+
+    def can_take(self, through: int) -> bool:
+        """Whether something is to be taken, up to a place."""
+        if self._cursor == END:
+            return False
+        entry = self._entries[self._cursor]
+        return (entry.first if type(entry) is MailboxRun else entry.place) <= through
 
     def skip(self, place: int) -> None:
         """The connection has what stands up to a place."""
-        while self._cursor != END and self._cursor <= place:
-            self._cursor = self._next[self._cursor]
-            self._untaken -= 1
+        while self._cursor != END:
+            entry = self._entries[self._cursor]
+            if (entry.first if type(entry) is MailboxRun else entry.place) > place:
+                return
+            if type(entry) is MailboxRun and entry.place > place:
+                entry = self._divide(entry, place)
+            self._cursor = self._next[entry.place]
+            self._untaken -= count_of(entry)
 
     def acknowledge(self, place: int) -> bool:
         """An item has been taken for good; whether it was there."""
-        entry = self._entries.get(place)
-        if isinstance(entry, MailboxItem):
-            self._remove(entry)
-        return isinstance(entry, MailboxItem)
+        before = self._items
+        self.acknowledge_range(place, place)
+        return self._items < before
+
+    def acknowledge_range(self, first: int, last: int) -> None:
+        """The items from one place to another, those that are there, have been taken for good."""
+        place = first
+        while place <= last:
+            here = self._locate(place)
+            entry = None if here is None else self._entries[here]
+            if type(entry) is MailboxRun:
+                if entry.first < place:
+                    self._divide(entry, place - 1)
+                    entry = entry.part(place, entry.place)
+                entry = self._divide(entry, min(last, entry.place))
+                place = entry.place
+            if isinstance(entry, MailboxItem | MailboxRun):
+                self._remove(entry)
+            place += 1
 
     def acknowledge_through(self, place: int) -> None:
         """All up to a place has been taken for good, gaps too."""
-        while (first := self._next[END]) != END and first <= place:
-            self._remove(self._entries[first])
+        while (first := self._next[END]) != END:
+            entry = self._entries[first]
+            if type(entry) is MailboxRun and entry.first <= place < entry.place:
+                entry = self._divide(entry, place)
+            if entry.place > place:
+                return
+            self._remove(entry)
 
     def changes(self) -> list[tuple[int, MailboxEntry | None]]:
         """What has changed since it was asked last: places, and what stands there now."""
-        changed = [(place, self._entries.get(place)) for place in self._changed]
-        self._changed.clear()
+        for first, last in self._changed_runs:
+            self._changed.update(dict.fromkeys(range(first, last + 1)))
+        changed = [(place, self.get(place)) for place in self._changed]
+        self.forget_changes()
         return changed
+
+    def forget_changes(self) -> None:
+        """What has changed so far is of no interest to anybody."""
+        self._changed.clear()
+        self._changed_runs.clear()
 
     # What is given up.
 
@@ -235,15 +294,20 @@ class Mailbox:
             return
         before, here = now - self.bounds.seconds, self._next[END]
         while here != END:
-            entry, following = self._entries[here], self._next[here]
-            if isinstance(entry, MailboxItem):
+            entry = self._entries[here]
+            if type(entry) is MailboxRun and entry.kept_at < before:
+                entry = self._single(entry.first)
+            following = self._next[entry.place]
+            if isinstance(entry, MailboxItem | MailboxRun):
                 if entry.kept_at >= before:
                     return
+                assert isinstance(entry, MailboxItem)
                 self._give_up(entry, "too old")
             here = following
 
     def withdraw(self, may_see: Callable[[Event], bool]) -> None:
         """Give up what the subscriber may see no longer."""
+        self._divide_all()
         for entry in list(self.after(END)):
             if isinstance(entry, MailboxItem) and not may_see(entry.delivery.event):
                 self._give_up(entry, "you may see it no longer")
@@ -269,9 +333,11 @@ class Mailbox:
             links = self._previous if keeps else self._next
             here = links[END]
             # Gaps beside each other are one, but for those of which nobody knows how many: few are passed.
-            while not isinstance(entry := self._entries[here], MailboxItem):
+            while isinstance(entry := self._entries[here], MailboxGap):
                 here = links[here]
-            self._give_up(entry, "the mailbox was full")
+            if type(entry) is MailboxRun:
+                here = entry.place if keeps else entry.first
+            self._give_up(self._single(here), "the mailbox was full")
 
     def _give_up(self, item: MailboxItem, reason: str) -> None:
         """Put a gap in the place of an item, together with the gaps beside it."""
@@ -294,27 +360,86 @@ class Mailbox:
 
     # The row of entries.
 
-    def _append(self, entry: MailboxEntry) -> None:
+    def _locate(self, place: int) -> int | None:
+        """The key of the entry that stands at a place; None when there is none."""
+        if place in self._entries:
+            return place
+        ends = self._ends
+        at = bisect_left(ends, place)
+        if at == len(ends):
+            return None
+        run = self._entries[ends[at]]
+        return ends[at] if type(run) is MailboxRun and run.first <= place else None
+
+    def _divide(self, run: MailboxRun, last: int) -> MailboxRun:
+        """Make two entries of a run, where it has more than up to a place; gives the first of them."""
+        end = run.place
+        if last == end:
+            return run
+        left, right = run.part(run.first, last), run.part(last + 1, end)
+        before = self._previous[end]
+        self._next[before], self._previous[last] = last, before
+        self._next[last], self._previous[end] = end, last
+        self._entries[last], self._entries[end] = left, right
+        at = bisect_left(self._ends, end)
+        self._ends[at : at + 1] = [each.place for each in (left, right) if each.length > 1]
+        if self._cursor == end:
+            self._cursor = last
+        return left
+
+    def _single(self, place: int) -> MailboxItem:
+        """The item at a place, where there is one, as an entry of its own."""
+        here = self._locate(place)
+        assert here is not None
+        entry = self._entries[here]
+        if type(entry) is MailboxRun:
+            if entry.first < place:
+                self._divide(entry, place - 1)
+                entry = entry.part(place, here)
+            entry = self._entries[place] = self._divide(entry, place).item(place)
+        assert isinstance(entry, MailboxItem)
+        return entry
+
+    def _divide_all(self) -> None:
+        """Have all items as entries of their own."""
+        for run in [entry for entry in self._entries.values() if type(entry) is MailboxRun]:
+            for place in range(run.first, run.place + 1):
+                self._single(place)
+
+    def _append(self, entry: KeptEntry) -> None:
         place, last = entry.place, self._previous[END]
         self._next[last], self._previous[place] = place, last
         self._next[place], self._previous[END] = END, place
-        self._set(entry)
-        self._untaken += 1
         if self._cursor == END:
             self._cursor = place
+        if type(entry) is MailboxRun:
+            count = entry.length
+            self._entries[place] = entry
+            self._changed_runs.append((entry.first, place))
+            if count > 1:
+                self._ends.append(place)
+            self._untaken += count
+            self._items += count
+            self.bytes += count * entry.each
+            return
+        self._set(entry)
+        self._untaken += 1
         if isinstance(entry, MailboxItem):
             self._items += 1
             self.bytes += entry.size
 
-    def _set(self, entry: MailboxEntry) -> None:
+    def _set(self, entry: KeptEntry) -> None:
         self._entries[entry.place] = entry
         self._changed[entry.place] = None
 
-    def _remove(self, entry: MailboxEntry) -> None:
+    def _remove(self, entry: KeptEntry) -> None:
         """Take an entry out; gaps that are beside each other then become one."""
         following = self._next[entry.place]
         if isinstance(entry, MailboxItem):
             self._count_out(entry)
+        elif type(entry) is MailboxRun:
+            self._items -= entry.length
+            self.bytes -= entry.length * entry.each
         self._unlink(entry.place)
         if following != END:
             self._join(following)
@@ -322,12 +447,17 @@ class Mailbox:
     def _unlink(self, place: int) -> None:
         before, following = self._previous.pop(place), self._next.pop(place)
         self._next[before], self._previous[following] = following, before
+        entry = self._entries.pop(place)
         if self._cursor != END and place >= self._cursor:
-            self._untaken -= 1
+            self._untaken -= count_of(entry)
             if place == self._cursor:
                 self._cursor = following
-        del self._entries[place]
-        self._changed[place] = None
+        if type(entry) is not MailboxRun:
+            self._changed[place] = None
+            return
+        self._changed_runs.append((entry.first, place))
+        if entry.first < place:
+            del self._ends[bisect_left(self._ends, place)]
 
     def _count_out(self, item: MailboxItem) -> None:
         self._items -= 1
@@ -335,19 +465,3 @@ class Mailbox:
         topic = item.delivery.event.topic
         if self._topics.get(topic) == item.place:
             del self._topics[topic]
-
-
-def size_of(delivery: Delivery) -> int:
-    """About how many bytes a delivery takes.
-
-    >>> from distributary.model import Event
-    >>> size_of(Delivery(Event("e1", "A/B", {"price": 8.4}), "ann", ("s1",)))
-    226
-    """
-    event = delivery.event
-    if event.encoded is not None:
-        return ITEM_BYTES + len(event.encoded)
-    size = ITEM_BYTES + len(event.id) + len(event.topic or "") + len(event.document or "")
-    for name, value in event.attributes.items():
-        size += len(name) + (len(value) if isinstance(value, str) else 16)
-    return size

@@ -23,14 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Protocol
 
 from distributary.client.session import ClientSession
-from distributary.edge.access import Access, AccessError, Identity
+from distributary.edge.access import AccessError, Identity
 from distributary.edge.access.narrowing import PART, part_of
-from distributary.edge.broker import Answer, EdgeBroker
+from distributary.edge.broker import Answer
 from distributary.edge.mailbox import Mailbox, MailboxBounds, MailboxEntry
-from distributary.edge.session_disk import SessionDisk, SessionRecords
+from distributary.edge.mailbox_entries import KeptEntry, ranges_of
+from distributary.edge.session_disk import SessionRecords
+from distributary.edge.session_room import Receiver, SessionRoom
 from distributary.edge.stored import StoredPlace, StoredSession
 from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import LogGap, SessionState
@@ -39,37 +40,6 @@ MOST_TAKEN = 1_000
 """Entries that are taken at a time, unless said otherwise."""
 NO_LONGER = "you may be here no longer"
 """Why a session ends whose user was removed."""
-
-
-class SessionRoom(Protocol):
-    """What a session asks of the room it is in (`sessions.Sessions`)."""
-
-    broker: EdgeBroker
-    disk: SessionDisk
-    access: Access | None
-
-    @property
-    def now(self) -> Callable[[], float]:
-        """Tells the time, in seconds since 1970."""
-
-    def parts(self, session: Session, subscription: Subscription) -> tuple[Subscription, ...]:
-        """What may be registered of a subscription; AccessError when nothing may."""
-
-    def keep(self, session: Session, then: Callable[[], None] = lambda: None) -> None:
-        """Have a session kept, where it lasts, without its items, and `then` called when it is."""
-
-    def remove(self, session: Session) -> None:
-        """A session has ended."""
-
-
-class Receiver(Protocol):
-    """A connection that hands out what a session has."""
-
-    def ready(self) -> None:
-        """There is something to take."""
-
-    def end(self, reason: str) -> None:
-        """The session is not this connection's any more: it was taken over, closed, or too slow."""
 
 
 class Session:
@@ -132,6 +102,16 @@ class Session:
     def lasts(self) -> bool:
         """Whether the session outlives its connection."""
         return self._expiry is None or self._expiry > 0
+
+    @property
+    def takes(self) -> bool:
+        """Whether there is something to take now."""
+        return self.mailbox.can_take(self._safe)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether it is kept on a disk."""
+        return self._room.disk.is_there and self.lasts
 
     @property
     def waiting(self) -> int:
@@ -236,6 +216,12 @@ class Session:
         self._keep_changes()
         return taken
 
+    def take_runs(self, most: int) -> list[KeptEntry]:
+        """As `take`, with runs where there are some."""
+        taken = self.mailbox.take_runs(most, self._safe)
+        self._keep_changes()
+        return taken
+
     def acknowledge(self, place: int) -> bool:
         """An item has arrived for good; whether it was there."""
         there = place <= self._safe and self.mailbox.acknowledge(place)
@@ -244,9 +230,14 @@ class Session:
 
     def acknowledge_each(self, places: Iterable[int], then: Callable[[], None] = lambda: None) -> None:
         """Items have arrived for good; `then` is called when that is kept: they never come again."""
-        for place in places:
-            if place <= self._safe:
-                self.mailbox.acknowledge(place)
+        self.acknowledge_ranges(ranges_of(places), then)
+
+    def acknowledge_ranges(
+        self, ranges: Iterable[tuple[int, int]], then: Callable[[], None] = lambda: None
+    ) -> None:
+        """As `acknowledge_each`, of all from one place to another."""
+        for first, last in ranges:
+            self.mailbox.acknowledge_range(first, min(last, self._safe))
         self._keep_changes(then)
 
     def acknowledge_through(self, place: int) -> None:
@@ -337,6 +328,10 @@ class Session:
             self._forget(id)
             self._room.keep(self)
 
+    def _sees_all(self) -> bool:
+        access = self._room.access
+        return self.identity is None or access is None or access.may_see_all(self.identity)
+
     def _may_see(self, event: Event) -> bool:
         access = self._room.access
         return self.identity is None or access is None or access.may_see(self.identity, event)
@@ -401,8 +396,17 @@ class Session:
 
     def give(self, delivery: Delivery | DeliveryBatch) -> None:
         """Put deliveries into the mailbox, those that are new and may be seen."""
-        deliveries = delivery.deliveries if isinstance(delivery, DeliveryBatch) else [delivery]
         now = self._room.now()
+        if isinstance(delivery, DeliveryBatch):
+            if self._sees_all() and self._state.receive_run(delivery):
+                names = delivery.names[0]
+                parts = tuple(dict.fromkeys(map(part_of, names)))
+                self.mailbox.put_run(delivery if parts == names else delivery._replace(names=(parts,)), now)
+                self._settle()
+                return
+            deliveries = delivery.deliveries
+        else:
+            deliveries = [delivery]
         for each in deliveries:
             new, item = self._state.receive(each.event, each.subscriptions, each.offset)
             for _ in new:
@@ -414,14 +418,15 @@ class Session:
 
     def _settle(self) -> None:
         """Keep what has come, then let it be taken."""
-        through, changes = self.mailbox.last, self.mailbox.changes()
-        if not changes:
+        through = self.mailbox.last
+        if not self._writes:
+            self.mailbox.forget_changes()
+            self._kept(through)
             return
-        if self.lasts:
+        changes = self.mailbox.changes()
+        if changes:
             kept = partial(self._kept, through)
             self._room.disk.keep(self.subscriber, None, changes, self.stored_place(), then=kept)
-        else:
-            self._kept(through)
 
     def _kept(self, through: int) -> None:
         self._safe = max(self._safe, through)
@@ -429,10 +434,10 @@ class Session:
 
     def _keep_changes(self, then: Callable[[], None] = lambda: None) -> None:
         """Keep what has left the mailbox."""
-        changes = self.mailbox.changes()
-        if self.lasts:
-            self._room.disk.keep(self.subscriber, None, changes, then=then)
+        if self._writes:
+            self._room.disk.keep(self.subscriber, None, self.mailbox.changes(), then=then)
         else:
+            self.mailbox.forget_changes()
             then()
 
     def miss(self, gap: LogGap) -> None:

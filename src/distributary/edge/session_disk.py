@@ -42,6 +42,11 @@ class SessionDisk:
     def __init__(self, disk: Disk | None) -> None:
         self._disk = disk
 
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a disk."""
+        return self._disk is not None
+
     def keep(
         self,
         subscriber: str,

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from distributary.edge.access import Access, Identity
 from distributary.edge.broker import EdgeBroker
 from distributary.edge.mailbox import MailboxBounds, MailboxPolicy
-from distributary.edge.session import MOST_TAKEN, Receiver, Session
+from distributary.edge.session import MOST_TAKEN, Session
 from distributary.edge.session_disk import SessionDisk
+from distributary.edge.session_room import Receiver
 from distributary.live.runner import Disk
 from distributary.model import Subscription
 from distributary.overlay.node import Message

@@ -413,7 +413,12 @@ def _read_events(read: Any, depth: int) -> Sequence[Event]:
         ]
     header = 1 if data[0] < 0xA0 else 3 if data[0] == 0xDC else 5
     has_documents = documents.count(None) < len(documents)
-    return PackedEvents((data[header:],), identities, topics, has_documents, _READING)
+    return PackedEvents((data[header:],), identities, topics, has_documents, READING)
+
+
+def _write_event(event: Event) -> bytes:
+    """The bytes of an event, as they lie in messages."""
+    return bytes(_event(event))
 
 
 def _split_events(buffers: Sequence[Buffer], count: int) -> list[bytes]:
@@ -426,7 +431,8 @@ def _make_event(written: bytes) -> Event:
     return _read_event(written, 0)
 
 
-_READING = EventReading(_split_events, _make_event)
+READING = EventReading(_split_events, _make_event, _write_event)
+"""How the bytes of events are read."""
 
 
 def _by_names(kind: type, names: tuple[str, ...]) -> Callable[..., Any]:

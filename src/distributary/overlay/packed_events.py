@@ -9,6 +9,8 @@ Rules:
 - What is packed was checked as strictly as what is read one by one: making its events later cannot fail.
 - Packed events equal a tuple of the same events, are written like one, and never change.
 - Parts of them and several put together are packed too; nothing is written anew.
+- Events that came in bytes of another form, such as messages of MQTT, have an origin: it holds those bytes,
+  gives them again to whoever sends events on in that form, and writes the events in ours once that is needed.
 
 The functions here take any sequence of events, packed or not.
 """
@@ -17,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, overload
+from typing import NamedTuple, Protocol, overload
 
-from distributary.model import Event, EventIdentity
+from distributary.model import Event, EventIdentity, Value
 
 Buffer = bytes | memoryview
 
@@ -31,55 +33,116 @@ class EventReading(NamedTuple):
     """The bytes of each of so many events that lie one after the other."""
     make: Callable[[bytes], Event]
     """The event that bytes hold, which were checked before."""
+    write: Callable[[Event], bytes]
+    """The bytes of an event."""
+
+
+class EventOrigin(Protocol):
+    """Events in the form in which they came, which is not ours."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes they have in our form."""
+
+    def events(self, identities: Sequence[EventIdentity], topics: Sequence[str | None]) -> tuple[Event, ...]:
+        """The events themselves, of which it is known what they are known by, and their topics."""
+
+    def may_have(self, name: str) -> bool:
+        """Whether one of them may have an attribute, or one below it; False only if that is certain."""
+
+    def common(self, name: str) -> Value:
+        """The value of an attribute that all of them have alike; None where that is not known."""
+
+    def chosen(self, places: Sequence[int]) -> EventOrigin:
+        """Those at some places, at least one, in their order."""
+
+    def joined(self, others: Sequence[EventOrigin]) -> EventOrigin | None:
+        """These, and others after them; None when they are not of one form."""
 
 
 class PackedEvents(Sequence[Event]):
     """Some events, at least one."""
 
-    __slots__ = ("_made", "_pieces", "buffers", "has_documents", "identities", "reading", "size", "topics")
+    __slots__ = (
+        "_buffers",
+        "_made",
+        "_pieces",
+        "has_documents",
+        "identities",
+        "origin",
+        "reading",
+        "size",
+        "topics",
+    )
 
     def __init__(
         self,
-        buffers: tuple[Buffer, ...],
+        buffers: tuple[Buffer, ...] | None,
         identities: Sequence[EventIdentity],
         topics: Sequence[str | None],
         has_documents: bool,
         reading: EventReading,
         pieces: list[bytes] | None = None,
+        origin: EventOrigin | None = None,
     ) -> None:
-        self.buffers = buffers
-        """The bytes of all of them, one after the other; a buffer begins with an event."""
-        self.size = sum(map(len, buffers))
-        """How many bytes that are."""
+        """Without `buffers` they are written by their origin, when that is needed."""
+        self._buffers = buffers
+        self.size = sum(map(len, buffers)) if buffers is not None else origin.size if origin else 0
+        """How many bytes that are; about how many, where they are not written yet."""
         self.identities = identities
         self.topics = topics
         self.has_documents = has_documents
         """Whether any of them may have a document."""
         self.reading = reading
+        self.origin = origin
         self._pieces = pieces
         self._made: tuple[Event, ...] | None = None
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The bytes of all of them, one after the other; a buffer begins with an event."""
+        if self._buffers is None:
+            self._buffers = (b"".join(self.pieces),)
+        return self._buffers
 
     @property
     def pieces(self) -> list[bytes]:
         """The bytes of each."""
         if self._pieces is None:
-            self._pieces = self.reading.split(self.buffers, len(self))
+            if self._buffers is None and self.origin is not None:
+                self._pieces = list(map(self.reading.write, self.made))
+            else:
+                self._pieces = self.reading.split(self.buffers, len(self))
         return self._pieces
 
     @property
     def made(self) -> tuple[Event, ...]:
         """The events themselves."""
         if self._made is None:
-            self._made = tuple(map(self.reading.make, self.pieces))
+            if self.origin is not None:
+                self._made = self.origin.events(self.identities, self.topics)
+            else:
+                self._made = tuple(map(self.reading.make, self.pieces))
         return self._made
+
+    def may_have(self, name: str) -> bool:
+        """Whether one of them may have an attribute, or one below it; False only if that is certain."""
+        return self.origin is None or self.origin.may_have(name)
+
+    def common(self, name: str) -> Value:
+        """The value of an attribute that all of them have alike; None where that is not known."""
+        return None if self.origin is None else self.origin.common(name)
 
     def chosen(self, places: Sequence[int]) -> PackedEvents:
         """Those at some places, at least one, in their order."""
-        pieces = self.pieces
-        theirs = [pieces[place] for place in places]
         identities = [self.identities[place] for place in places]
         topics = [self.topics[place] for place in places]
-        return PackedEvents((b"".join(theirs),), identities, topics, self.has_documents, self.reading, theirs)
+        rest = identities, topics, self.has_documents, self.reading
+        if self.origin is not None:
+            return PackedEvents(None, *rest, None, self.origin.chosen(places))
+        pieces = self.pieces
+        theirs = [pieces[place] for place in places]
+        return PackedEvents((b"".join(theirs),), *rest, theirs)
 
     def __len__(self) -> int:
         return len(self.identities)
@@ -148,10 +211,14 @@ def joined(parts: Sequence[Sequence[Event]]) -> Sequence[Event]:
     packed = [part for part in parts if type(part) is PackedEvents]
     if len(packed) < len(parts) or not parts:
         return tuple(chain.from_iterable(parts))
-    return PackedEvents(
-        tuple(chain.from_iterable([part.buffers for part in packed])),
+    rest = (
         list(chain.from_iterable([part.identities for part in packed])),
         list(chain.from_iterable([part.topics for part in packed])),
         any(part.has_documents for part in packed),
         packed[0].reading,
     )
+    origins = [part.origin for part in packed if part.origin is not None]
+    origin = origins[0].joined(origins[1:]) if len(origins) == len(packed) else None
+    if origin is not None:
+        return PackedEvents(None, *rest, None, origin)
+    return PackedEvents(tuple(chain.from_iterable([part.buffers for part in packed])), *rest)

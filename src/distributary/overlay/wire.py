@@ -182,5 +182,5 @@ _PLAIN: dict[type, Measure] = {
 }
 _MEASURES: dict[type, Measure] = {
     **_PLAIN,
-    PackedEvents: lambda value: _length_header(len(value)) + value.size,
+    PackedEvents: lambda value: _length_header(len(value)) + sum(map(len, value.buffers)),
 }

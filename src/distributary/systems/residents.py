@@ -1,5 +1,8 @@
 """`Residents`: the subscriptions of a node's clients with what their tolerances remember, asked all at once.
 
+Those that ask for a topic alone are asked once for each topic, and apart from the others, which are asked of
+every event that may have the attributes they need.
+
 Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on they are
 in a `Matcher`, and what tolerances remember moves there, also that of subscriptions which come later with
 values that they were given elsewhere: an event costs what it matches, however many ask.
@@ -15,8 +18,9 @@ from distributary.errors import UnknownSubscriptionError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
-from distributary.model import Event, Subscription, SubscriptionKey
-from distributary.overlay.packed_events import topics_of
+from distributary.filters.where.filter import WhereFilter
+from distributary.model import Event, Subscription, SubscriptionKey, Value
+from distributary.overlay.packed_events import PackedEvents, topics_of
 from distributary.systems.interests import FEW
 
 if TYPE_CHECKING:
@@ -39,15 +43,34 @@ ValuesByTopic = Mapping[str | None, Mapping[str, float]]
 class Resident:
     """A subscription with its parsed filters and the values last delivered to it, by topic."""
 
-    __slots__ = ("_change", "filters", "last", "subscription")
+    __slots__ = ("_change", "_needs", "filters", "last", "subscription")
 
     def __init__(self, subscription: Subscription, last: ValuesByTopic | None = None) -> None:
         self.subscription = subscription
         self.filters: dict[str, Filter] = parse_filters(subscription)
         change = self.filters.get("change")
         self._change = change if isinstance(change, ChangeFilter) else None
+        self._needs: tuple[tuple[str, ...], ...] | None = None
+        """Of the condition's alternatives, the attributes that each needs; found when it is asked for."""
         self.last = {topic: dict(values) for topic, values in (last or {}).items()}
         """What is remembered here, as long as residents are few."""
+
+    def may_want(self, events: PackedEvents) -> bool:
+        """Whether one of these events may pass; False only if that is certain."""
+        if self._needs is None:
+            where = self.filters.get("where")
+            self._needs = needed_attributes(where) if isinstance(where, WhereFilter) else ((),)
+        return any(all(map(events.may_have, names)) for names in self._needs)
+
+    def common(self, events: PackedEvents) -> dict[str, Value] | None:
+        """Of events that all have alike what it asks for beside a topic, just that; None of others."""
+        if not self.filters.keys() <= {"topic", "where"}:
+            return None
+        where = self.filters.get("where")
+        if not isinstance(where, WhereFilter) or where.looks_at_clock:
+            return None
+        values = {name: events.common(name) for name in where.names}
+        return None if None in values.values() else values
 
     def passes(self, event: Event) -> bool:
         """Whether the event matches every filter; of a change filter, the part that needs no memory."""
@@ -67,6 +90,18 @@ class Resident:
         return moved
 
 
+def needed_attributes(where: WhereFilter) -> tuple[tuple[str, ...], ...]:
+    """Of each alternative of a condition, the attributes without which it is not true.
+
+    >>> needed_attributes(WhereFilter.parse("a = 1 and b > 2 or c = 3"))
+    (('a', 'b'), ('c',))
+    """
+    conjunctions = where.conjunctions
+    if conjunctions is None:
+        return ((),)
+    return tuple([tuple([name for name, domain in each.domains if not domain.null]) for each in conjunctions])
+
+
 class Residents:
     """The subscriptions of one node's clients.
 
@@ -78,11 +113,10 @@ class Residents:
 
     def __init__(self) -> None:
         self._residents: dict[SubscriptionKey, Resident] = {}
-        self._crowd: _Crowd | None = None
-        self._not_plain = 0
-        """How many ask for more than a topic."""
+        self._plain, self._others = _Group(), _Group()
+        """Those that ask for a topic alone, and those that ask for more."""
         self._by_topic: dict[str | None, Wanted] = {}
-        """Who wants a topic, as far as was asked, while nobody asks for more."""
+        """Who wants a topic and nothing else, as far as was asked."""
 
     def __len__(self) -> int:
         return len(self._residents)
@@ -111,32 +145,29 @@ class Residents:
         if known is not None:
             self.remove(key)
         self._residents[key] = resident
-        self._not_plain += not _is_plain(resident)
-        self._by_topic.clear()
-        if self._crowd is not None:
-            self._crowd.add(resident)
-        elif len(self._residents) > FEW:
-            self._crowd = _Crowd(self._residents.values())
+        self._group_of(resident).add(resident)
 
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         resident = self[key]
         del self._residents[key]
-        self._not_plain -= not _is_plain(resident)
-        self._by_topic.clear()
-        if self._crowd is not None:
-            self._crowd.remove(key)
+        self._group_of(resident).remove(key)
         return resident.subscription
+
+    def _group_of(self, resident: Resident) -> _Group:
+        """Where a resident belongs, which is about to change."""
+        if not _is_plain(resident):
+            return self._others
+        self._by_topic.clear()
+        return self._plain
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         """Those to which the event is to be delivered; its values become the last delivered ones there."""
-        if self._crowd is not None:
-            return self._crowd.firing(event)
-        return [key for key, resident in self._residents.items() if resident.fires(event)]
+        return [*self._plain.firing(event), *self._others.firing(event)]
 
     def remembered(self) -> list[tuple[Subscription, ValuesByTopic]]:
         """Every subscription with the values last delivered to it."""
-        last = {} if self._crowd is None else self._crowd.remembered()
+        last = self._others.remembered()
         return [(each.subscription, last.get(key, each.last)) for key, each in self._residents.items()]
 
     def wanted(self, events: Sequence[Event]) -> list[Wanted]:
@@ -144,20 +175,86 @@ class Residents:
 
         Events whose topic alone decides share one answer, the same object.
         """
-        if not self._not_plain:
-            return self._wanted_topics(topics_of(events))
-        crowd = self._crowd
-        if crowd is None or len(events) <= FEW_EVENTS:
-            return [by_subscriber(self.firing(event)) for event in events]
-        return [by_subscriber(keys) for keys in crowd.firing_together(events)]
+        plain = self._wanted_topics(topics_of(events))
+        if not self._others.may_fire(events):
+            return plain
+        more = self._others.firing_together(events)
+        return [
+            by_subscriber([*_keys(one), *keys]) if keys else one
+            for one, keys in zip(plain, more, strict=True)
+        ]
 
     def _wanted_topics(self, topics: Sequence[str | None]) -> list[Wanted]:
         known, asked = self._by_topic, set(topics)
         if len(known) + len(asked) > MOST_TOPICS:
             known.clear()
         for topic in asked.difference(known):
-            known[topic] = by_subscriber(self.firing(Event("", topic)))
+            known[topic] = by_subscriber(self._plain.firing(Event("", topic)))
         return [known[topic] for topic in topics]
+
+
+def _keys(wanted: Wanted) -> list[SubscriptionKey]:
+    return [SubscriptionKey(subscriber, name) for subscriber, names in wanted for name in names]
+
+
+class _Group:
+    """Residents that are asked together, one by one or in a matcher."""
+
+    def __init__(self) -> None:
+        self._residents: dict[SubscriptionKey, Resident] = {}
+        self._crowd: _Crowd | None = None
+
+    def add(self, resident: Resident) -> None:
+        self._residents[resident.subscription.key] = resident
+        if self._crowd is not None:
+            self._crowd.add(resident)
+        elif len(self._residents) > FEW:
+            self._crowd = _Crowd(self._residents.values())
+
+    def remove(self, key: SubscriptionKey) -> None:
+        del self._residents[key]
+        if self._crowd is not None:
+            self._crowd.remove(key)
+
+    def may_fire(self, events: Sequence[Event]) -> bool:
+        """Whether one of them may want one of these events; False only if that is certain."""
+        if self._crowd is not None or type(events) is not PackedEvents:
+            return bool(self._residents)
+        return any(each.may_want(events) for each in self._residents.values())
+
+    def firing(self, event: Event) -> list[SubscriptionKey]:
+        if self._crowd is not None:
+            return self._crowd.firing(event)
+        return [key for key, resident in self._residents.items() if resident.fires(event)]
+
+    def firing_together(self, events: Sequence[Event]) -> list[list[SubscriptionKey]]:
+        """As `firing`, of each of some events in their order."""
+        if self._crowd is None and type(events) is PackedEvents:
+            return self._firing_packed(events)
+        if self._crowd is None or len(events) <= FEW_EVENTS:
+            return [self.firing(event) for event in events]
+        return self._crowd.firing_together(events)
+
+    def _firing_packed(self, events: PackedEvents) -> list[list[SubscriptionKey]]:
+        """As `firing`, of events of which none is made that nobody needs."""
+        firing: list[list[SubscriptionKey]] = [[] for _ in events.topics]
+        for key, resident in self._residents.items():
+            if not resident.may_want(events):
+                continue
+            values = resident.common(events)
+            if values is None:
+                found = [resident.fires(event) for event in events]
+            else:  # the topic decides
+                fires = {topic: resident.passes(Event("", topic, values)) for topic in set(events.topics)}
+                found = [fires[topic] for topic in events.topics]
+            for place, wants in enumerate(found):
+                if wants:
+                    firing[place].append(key)
+        return firing
+
+    def remembered(self) -> dict[SubscriptionKey, dict[str | None, dict[str, float]]]:
+        """What tolerances remember, of those that remember anything, where there is a matcher."""
+        return {} if self._crowd is None else self._crowd.remembered()
 
 
 def _is_plain(resident: Resident) -> bool:

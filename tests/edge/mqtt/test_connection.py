@@ -325,6 +325,12 @@ class Strict(Access):
     def may_publish(self, identity: Identity, event: Event) -> str | None:
         return "not to this topic" if event.topic == "no" else None
 
+    def may_publish_all(self, identity: Identity) -> bool:
+        return False
+
+    def may_see_all(self, identity: Identity) -> bool:
+        return False
+
     def may_see(self, identity: Identity, event: Event) -> bool:
         return event.topic != "hidden"
 
@@ -716,3 +722,14 @@ def test_the_page_names_tests_that_exist() -> None:
     named = {name for cell in shown for name in re.findall(r"\w+_\w+_\w+", cell)} - {"test_interoperability"}
     assert len(named) > 40
     assert [name for name in named if not any(test.startswith(name) for test in tests)] == []
+
+
+def test_more_than_is_sent_at_a_time_goes_out_though_the_transport_never_says_that_it_is_drained(
+    world: World,
+) -> None:
+    ann, bob = joined(world), joined(world, "bob", version=VERSION_3)
+    ann.subscribe("#", qos=0)
+    size, count = 2_000, 1_500  # more than a megabyte
+    bob.send(*[PublishPacket("a", b"%d " % number + b"x" * size) for number in range(count)])
+    came = [each for each in ann.take() if isinstance(each, PublishPacket)]
+    assert [int(each.payload.split()[0]) for each in came] == list(range(count))

@@ -26,9 +26,10 @@ from distributary.edge.mqtt.packets import (
 from distributary.edge.mqtt.room import MqttPeer, MqttRoom, MqttSettings
 from distributary.edge.sessions import Sessions
 from distributary.filters.profile import Profile
-from distributary.model import Delivery, Event, EventKey, Offset, Subscription, SubscriptionKey
+from distributary.model import Delivery, DeliveryBatch, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState
 from distributary.overlay.node import Message, Store
+from distributary.overlay.packed_events import PackedEvents, chosen
 
 K = PacketKind
 
@@ -85,12 +86,37 @@ class MemoryBroker:
             reason = self.refuses
             self.waiting.append(lambda: done(reason))
             return
+        if isinstance(events, PackedEvents) and self.network.keys.isdisjoint(event.key for event in events):
+            self._deliver_together(events)
+            events = ()
         for event in events:
             if event.key not in self.network.keys:
                 self.network.keys.add(event.key)
                 self.network.log.append(event)
                 self._deliver(len(self.network.log), set(self.registered))
         self.waiting.append(lambda: done(None))
+
+    def _deliver_together(self, events: PackedEvents) -> None:
+        """Give events that came together to each subscriber together, as live brokers do."""
+        first = len(self.network.log) + 1
+        self.network.log += events
+        self.network.keys.update(event.key for event in events)
+        given: dict[str, dict[int, tuple[str, ...]]] = {}
+        for place, event in enumerate(events):
+            for key, (_, profile) in sorted(self.registered.items()):
+                if profile.matches(event) and key.subscriber in self.clients:
+                    names = given.setdefault(key.subscriber, {})
+                    names[place] = (*names.get(place, ()), key.id)
+        for subscriber, names in given.items():
+            told = tuple(names.values())
+            batch = DeliveryBatch(
+                subscriber,
+                1.0,
+                tuple(first + place for place in names),
+                chosen(events, list(names)),
+                told[:1] if len(set(told)) == 1 else told,
+            )
+            self.clients[subscriber].give(batch)
 
     def _deliver(self, number: int, keys: set[SubscriptionKey]) -> None:
         event = self.network.log[number - 1]

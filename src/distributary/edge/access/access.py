@@ -24,7 +24,7 @@ from distributary.edge.access.audit_log import AuditLog
 from distributary.edge.access.identity import NOBODY, AccessError, Identity, name_fault
 from distributary.edge.access.passwords import Passwords, same_text
 from distributary.edge.access.quotas import Quotas
-from distributary.edge.access.rules import QUOTAS, Rules, read_rules, stamp_of
+from distributary.edge.access.rules import OPEN_QUOTAS, Rules, read_rules, stamp_of
 from distributary.edge.access.settings import QuotaTable
 from distributary.errors import DistributaryError
 from distributary.model import Event, Subscription
@@ -170,6 +170,14 @@ class Access:
             return None
         return "none of your grants allows to publish it"
 
+    def may_publish_all(self, identity: Identity) -> bool:
+        """Whether somebody may publish whatever they like."""
+        return self._rules is None or self._rules.publish_grants(identity).everything
+
+    def may_see_all(self, identity: Identity) -> bool:
+        """Whether somebody may be shown whatever there is."""
+        return self._rules is None or self._rules.subscribe_grants(identity).everything
+
     def groups(self, identity: Identity) -> tuple[str, ...]:
         """The groups that somebody is in, by their token and by the access file."""
         return identity.groups if self._rules is None else self._rules.groups(identity)
@@ -181,7 +189,7 @@ class Access:
     # How much.
 
     def _quota_of(self, identity: Identity) -> QuotaTable:
-        return QUOTAS if self._rules is None else self._rules.quota(identity)
+        return OPEN_QUOTAS if self._rules is None else self._rules.quota(identity)
 
     def connect(self, identity: Identity) -> None:
         """Count a connection; AccessError when there are too many. `release` it when it ends."""

@@ -37,12 +37,13 @@ class GrantSet:
         self._by_topic: dict[str | None, tuple[Profile, ...]] = {}
 
     @cached_property
-    def _everything(self) -> bool:
+    def everything(self) -> bool:
+        """Whether one of them lets everything pass."""
         return any(not grant.filters for grant in self.grants)
 
     def allow(self, event: Event) -> bool:
         """Whether one of the grants lets an event pass. A document that cannot be read passes no path."""
-        if self._everything:
+        if self.everything:
             return True
         rest = self._by_topic.get(event.topic)
         if rest is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from distributary.edge.access.grants import GrantSet, grant_profile
@@ -31,6 +32,8 @@ QUOTAS = QuotaTable(
     filter_bytes=65_536,
 )
 """What holds where neither the user nor the file says otherwise."""
+OPEN_QUOTAS = replace(QUOTAS, connections=10_000)
+"""What holds without an access file, where all connections are nobody's in particular."""
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 """When the files were changed last, and how large they were."""

@@ -7,6 +7,7 @@ Modules, in reading order:
 - `frames`: cuts a stream of bytes into packets, the many plain ones fast.
 - `filters`: topic filters, and how they say more than a topic.
 - `messages`: messages as events, and what of them is passed on.
+- `message_run`: messages that came one behind the other, published and sent as one.
 - `memory`: what MQTT keeps with a session.
 - `incoming`: what a client publishes.
 - `outgoing`: what a client is sent.

@@ -20,8 +20,9 @@ from typing import Any
 
 from distributary.edge.access import AccessError, Identity
 from distributary.edge.mqtt.codec import CONNACK_CODES_3, write_packet, write_told
-from distributary.edge.mqtt.frames import PacketStream
+from distributary.edge.mqtt.frames import AckRun, CutPacket, PacketStream
 from distributary.edge.mqtt.incoming import IncomingMessages
+from distributary.edge.mqtt.message_run import MessageRun
 from distributary.edge.mqtt.outgoing import OutgoingMessages
 from distributary.edge.mqtt.packets import (
     VERSION_3,
@@ -31,7 +32,6 @@ from distributary.edge.mqtt.packets import (
     ConnectPacket,
     DisconnectPacket,
     MqttError,
-    MqttPacket,
     PacketKind,
     PingPacket,
     PublishPacket,
@@ -98,7 +98,7 @@ class MqttConnection:
 
     def _read(self, data: bytes) -> None:
         most = 1 if self.state is ConnectionState.NEW else None
-        packets = self._stream.feed(data, most)
+        packets = self._stream.cut(data, most)
         try:
             for packet in packets:
                 self._handle(packet)
@@ -116,7 +116,7 @@ class MqttConnection:
             if self._room.pause(self):
                 self._paused = True
                 self._line.pause()
-        if self._out or self._outgoing is not None:
+        if self._out or (self._outgoing is not None and self._outgoing.answered):
             self._room.write_soon(self)
 
     def lost(self) -> None:
@@ -152,6 +152,8 @@ class MqttConnection:
         if self._out:
             out, self._out = self._out, []
             self._line.write(out[0] if len(out) == 1 else b"".join(out))
+            if self._outgoing is not None and self._outgoing.held_back(self._line.buffered):
+                self._room.write_soon(self)  # All was sent at once: nobody says that it is.
 
     # What the session says.
 
@@ -177,7 +179,7 @@ class MqttConnection:
 
     # Packets.
 
-    def _handle(self, packet: MqttPacket) -> None:
+    def _handle(self, packet: CutPacket) -> None:
         if self.state is ConnectionState.NEW:
             if not isinstance(packet, ConnectPacket):
                 raise protocol_error("the first packet is not CONNECT")
@@ -187,7 +189,11 @@ class MqttConnection:
         assert self._outgoing is not None
         assert self._subscribing is not None
         kind = type(packet)
-        if kind is PublishPacket:
+        if kind is MessageRun:
+            self._incoming.take_run(packet)  # type: ignore[arg-type]
+        elif kind is AckRun:
+            self._acknowledge_all(packet)  # type: ignore[arg-type]
+        elif kind is PublishPacket:
             self._incoming.take(packet)  # type: ignore[arg-type]
         elif kind is AckPacket:
             self._acknowledge(packet)  # type: ignore[arg-type]
@@ -201,6 +207,14 @@ class MqttConnection:
             self._disconnect(packet)
         else:
             raise protocol_error(f"a client sends no {kind.__name__} here")
+
+    def _acknowledge_all(self, run: AckRun) -> None:
+        assert self._outgoing is not None
+        if run.kind == PacketKind.PUBACK:
+            self._outgoing.acknowledge_all(run.packet_ids)
+        else:
+            for packet in run.packets():
+                self._acknowledge(packet)
 
     def _acknowledge(self, packet: AckPacket) -> None:
         assert self._incoming is not None

@@ -7,14 +7,21 @@ Rules:
 - What is plain is read here: PUBLISH without properties, PUBACK, PUBREC, PUBREL and PUBCOMP of two bytes. All
   else, and whatever looks wrong, goes to `codec`, so both agree on every byte; a property test holds them
   against each other.
+- Plain packets that are alike and lie one behind the other are one run: a `MessageRun` of PUBLISH packets, an
+  `AckRun` of acknowledgements.
 - After an error nothing more is read; what came before it is given out first.
 
-Cost: about a microsecond a plain packet. Topics that came before are not decoded and checked again.
+Cost: some 0.4 microseconds a plain message, 0.1 an acknowledgement. Topics that came before are not decoded
+and checked again.
 """
 
 from __future__ import annotations
 
+from struct import unpack_from
+from typing import NamedTuple
+
 from distributary.edge.mqtt.codec import read_packet
+from distributary.edge.mqtt.message_run import MessageRun
 from distributary.edge.mqtt.packets import (
     VERSION_3,
     VERSION_5,
@@ -23,10 +30,10 @@ from distributary.edge.mqtt.packets import (
     MqttError,
     MqttPacket,
     PacketKind,
-    PublishPacket,
     ReasonCode,
     bad_packet,
 )
+from distributary.model import topic_fault
 
 MOST_TOPICS = 1_000
 """Topics that a connection remembers."""
@@ -36,7 +43,27 @@ _PLAIN_ACKS = {
     0x62: PacketKind.PUBREL,
     0x70: PacketKind.PUBCOMP,
 }
-_PLAIN_PUBLISH = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x3A, 0x3B, 0x3C, 0x3D))
+_PLAIN_PUBLISH = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35))
+_LESS = ord("<")
+_SUSPECT = frozenset(b"< \t\r\n")
+"""Bytes with which an XML document may begin."""
+_AFTER_LESS = frozenset(b"?!_:") | frozenset(range(ord("A"), ord("Z") + 1)) | frozenset(range(97, 123))
+_MAY_BE_DOCUMENT = _AFTER_LESS | frozenset(range(0x80, 0x100))
+"""Bytes that stand behind `<` where a payload may be an XML document."""
+
+
+class AckRun(NamedTuple):
+    """Acknowledgements of one kind, without reasons."""
+
+    kind: PacketKind
+    packet_ids: tuple[int, ...]
+
+    def packets(self) -> list[AckPacket]:
+        """The packets, one by one."""
+        return [AckPacket(self.kind, packet_id) for packet_id in self.packet_ids]
+
+
+CutPacket = MqttPacket | MessageRun | AckRun
 
 
 class PacketStream:
@@ -59,6 +86,7 @@ class PacketStream:
         """What was wrong; nothing is read any more then."""
         self._rest = b""
         self._topics: dict[bytes, str] = {}
+        """By a topic's bytes with their length before them, those that came before and events may have."""
 
     @property
     def held(self) -> int:
@@ -68,25 +96,44 @@ class PacketStream:
     def feed(self, data: bytes, most: int | None = None) -> list[MqttPacket]:
         """The packets that are whole with these bytes, at most so many; the rest waits for the next call."""
         packets: list[MqttPacket] = []
+        for cut in self.cut(data, most):
+            if isinstance(cut, MessageRun | AckRun):
+                packets += cut.packets()
+            else:
+                packets.append(cut)
+        return packets
+
+    def cut(self, data: bytes, most: int | None = None) -> list[CutPacket]:
+        """As `feed`, with runs of those that are plain."""
+        cuts: list[CutPacket] = []
         if self.error is not None:
-            return packets
+            return cuts
         data = self._rest + data if self._rest else data
-        at = 0
         try:
-            at = self._read(data, packets, most)
+            at = self._read(data, cuts, most)
         except MqttError as error:
             self.error = error
             self._rest = b""
-            return packets
+            return cuts
         self._rest = data[at:] if at else data
-        return packets
+        return cuts
 
-    def _read(self, data: bytes, packets: list[MqttPacket], most: int | None) -> int:
+    def _read(self, data: bytes, cuts: list[CutPacket], most: int | None) -> int:
         """Read whole packets; gives where the first one begins that is not whole."""
-        at, end, five = 0, len(data), self.version == VERSION_5
-        topics, append = self._topics, packets.append
-        while end - at >= 2 and (most is None or len(packets) < most):
-            first, length, start = data[at], data[at + 1], at + 2
+        at, end = 0, len(data)
+        while end - at >= 2 and (most is None or len(cuts) < most):
+            first = data[at]
+            if most is None:
+                if first in _PLAIN_PUBLISH:
+                    after = self._read_messages(data, at, end, cuts)
+                elif first in _PLAIN_ACKS:
+                    after = _read_acks(data, at, end, cuts)
+                else:
+                    after = at
+                if after > at:
+                    at = after
+                    continue
+            length, start = data[at + 1], at + 2
             if length > 127:
                 found = _long_length(data, at + 1, end)
                 if found is None:
@@ -101,46 +148,104 @@ class PacketStream:
             if stop > end:
                 break
             at = stop
-            if first in _PLAIN_PUBLISH and length > 3:
-                body = start + 2 + (data[start] << 8 | data[start + 1])
-                topic = topics.get(data[start + 2 : body])
-                if topic is not None:
-                    packet = _plain_publish(data, first, topic, body, stop, five)
-                    if packet is not None:
-                        append(packet)
-                        continue
-            elif length == 2 and first in _PLAIN_ACKS and (packet_id := data[start] << 8 | data[start + 1]):
-                append(AckPacket(_PLAIN_ACKS[first], packet_id))
-                continue
             read = read_packet(first, data[start:stop], self.version)
-            append(read)
-            if type(read) is PublishPacket and read.topic and len(topics) < MOST_TOPICS:
-                topics[read.topic.encode()] = read.topic
-            elif type(read) is ConnectPacket:  # It settles the version of all that follows it.
+            cuts.append(read)
+            if type(read) is ConnectPacket:  # It settles the version of all that follows it.
                 self.version = read.version
-                five = self.version == VERSION_5
+        return at
+
+    def _topic(self, head: bytes) -> str | None:
+        """A topic by its bytes, with their length before them; None for one that no message or event has."""
+        topic = self._topics.get(head)
+        if topic is None:
+            try:
+                topic = str(head[2:], "utf-8")
+            except UnicodeDecodeError:
+                return None
+            if "\0" in topic or "+" in topic or "#" in topic or topic_fault(topic) is not None:
+                return None
+            if len(self._topics) < MOST_TOPICS:
+                self._topics[head] = topic
+        return topic
+
+    def _read_messages(self, data: bytes, at: int, end: int, cuts: list[CutPacket]) -> int:
+        """Read plain messages that are like the first one; gives where the next packet begins.
+
+        A message is not plain that is not whole, or too long, or without a topic or an identifier that is
+        one, or with properties, or that may be an XML document.
+        """
+        first, five, limit, known = data[at], self.version == VERSION_5, self.limit, self._topics
+        before_body = (2 if first & 6 else 0) + five
+        edges, bodies, topics, ids = list[int](), list[int](), list[str](), list[int]()
+        prefix, header, total = b"", 0, 0
+        """Of the message before: its bytes up to its topic's end, where its payload began, and its length."""
+        topic: str | None = None
+        while True:
+            if prefix and data.startswith(prefix, at) and at + total <= end:
+                body, stop = at + header, at + total
+            else:
+                if end - at < 4 or data[at] != first:
+                    break
+                length, start = data[at + 1], at + 2
+                if length > 127:
+                    second = data[at + 2]
+                    if 0 < second < 128:
+                        length, start = length & 127 | second << 7, at + 3
+                    else:
+                        found = _long_length(data, at + 1, end)
+                        if found is None:
+                            break
+                        length, start = found
+                stop = start + length
+                if stop > end or length > limit:
+                    break
+                head = data[start : start + 2 + (data[start] << 8 | data[start + 1])]
+                body = start + len(head) + before_body
+                if body > stop:
+                    break
+                topic = known.get(head) or self._topic(head)
+                if topic is None:
+                    break
+                prefix, header, total = data[at : start + len(head)], body - at, stop - at
+            if five and data[body - 1]:
+                break
+            if body < stop and data[body] in _SUSPECT and _may_be_document(data, body, stop):
+                break
+            if first & 6:
+                packet_id = data[body - before_body] << 8 | data[body - before_body + 1]
+                if not packet_id:
+                    break
+                ids.append(packet_id)
+            edges.append(at)
+            bodies.append(body)
+            topics.append(topic)  # type: ignore[arg-type]
+            at = stop
+        if bodies:
+            cuts.append(MessageRun(self.version, first, data, edges, bodies, topics, ids).end(at))
         return at
 
 
-def _plain_publish(
-    data: bytes, first: int, topic: str, body: int, stop: int, five: bool
-) -> PublishPacket | None:
-    """A PUBLISH whose topic is known, if it has no properties; None for one to be read by `codec`."""
-    qos, packet_id = first >> 1 & 3, 0
-    if qos:
-        if body + 2 > stop:
-            return None
-        packet_id = data[body] << 8 | data[body + 1]
-        if not packet_id:
-            return None
-        body += 2
-    if five:
-        if body >= stop or data[body]:
-            return None
-        body += 1
-    if body > stop:
-        return None
-    return PublishPacket(topic, data[body:stop], qos, bool(first & 1), packet_id, first & 8 != 0)
+def _may_be_document(data: bytes, body: int, stop: int) -> bool:
+    """Whether a payload that begins suspiciously may be an XML document, by its first two bytes."""
+    return data[body] != _LESS or (body + 1 < stop and data[body + 1] in _MAY_BE_DOCUMENT)
+
+
+def _read_acks(data: bytes, at: int, end: int, cuts: list[CutPacket]) -> int:
+    """Read plain acknowledgements that are of the kind of the first; gives where the next packet begins."""
+    most, first = (end - at) // 4, data[at]
+    stop = at + 4 * most
+    kinds, lengths = data[at:stop:4], data[at + 1 : stop : 4]
+    count = min(
+        most - len(kinds.lstrip(bytes((first,)))),
+        most - len(lengths.lstrip(b"\2")),
+    )
+    packet_ids = unpack_from(f">{2 * count}H", data, at)[1::2]
+    if 0 in packet_ids:
+        count = packet_ids.index(0)
+        packet_ids = packet_ids[:count]
+    if count:
+        cuts.append(AckRun(_PLAIN_ACKS[first], packet_ids))
+    return at + 4 * count
 
 
 def _long_length(data: bytes, at: int, end: int) -> tuple[int, int] | None:

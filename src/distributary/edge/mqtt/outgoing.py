@@ -14,15 +14,17 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
-from distributary.edge.mailbox import MailboxGap, MailboxItem
+from distributary.edge.mailbox import MailboxGap, MailboxItem, MailboxRun
+from distributary.edge.mailbox_entries import ranges_of
 from distributary.edge.mqtt.codec import write_packet
 from distributary.edge.mqtt.fields import text_bytes, variable_integer
 from distributary.edge.mqtt.filters import FilterOptions
 from distributary.edge.mqtt.memory import SessionMemory, packet_id_of
+from distributary.edge.mqtt.message_run import MessageRun, with_identifiers
 from distributary.edge.mqtt.messages import (
     EXPIRES,
     PROPERTIES,
@@ -37,6 +39,7 @@ from distributary.edge.mqtt.properties import write_properties
 from distributary.edge.payloads import payload_of
 from distributary.edge.sessions import Session
 from distributary.model import Event
+from distributary.overlay.packed_events import PackedEvents
 
 MOST_BUFFERED = 1 << 20
 MOST_AT_ONCE = 500
@@ -48,6 +51,23 @@ class MessageBytes:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Event, bytes, bytes]] = {}
+        self._runs: dict[Hashable, tuple[MessageRun, list[bytes]]] = {}
+        self._written: dict[Hashable, bytes] = {}
+
+    def of_run(
+        self, run: MessageRun, part: tuple[int, int], version: int, first: int, properties: bytes, number: int
+    ) -> bytes:
+        """The messages of a part of a run, with packet identifiers from a number on, if they have any."""
+        how = (id(run), part, version, first, properties)
+        written = self._written.get((how, number))
+        if written is None:
+            known = self._runs.get(how)
+            if known is None:
+                known = self._runs[how] = run, run.segments(*part, version, first, properties)
+            segments = known[1]
+            written = with_identifiers(segments, number) if first & 6 else b"".join(segments)
+            self._written[how, number] = written
+        return written
 
     def of(self, event: Event) -> tuple[Event, bytes, bytes]:
         """The topic of an event with its length, and its payload."""
@@ -60,6 +80,8 @@ class MessageBytes:
     def clear(self) -> None:
         """The turn is over."""
         self._made.clear()
+        self._runs.clear()
+        self._written.clear()
 
 
 class OutgoingMessages:
@@ -86,9 +108,13 @@ class OutgoingMessages:
         """Items up to this place are sent as duplicates."""
         self._left: list[int] = []
         """Places of items that are done with, to be told to the session together."""
+        self._left_ranges: list[tuple[int, int]] = []
+        """The same, of those that came together: the first and the last."""
         self._released: list[int] = []
         """Packet identifiers that wait for their place in the marks."""
         self._gap: str | None = None
+        self.answered = False
+        """Whether the client has acknowledged something since the last look, so that more may be sent."""
 
     def begin(self) -> None:
         """A connection begins: go on with what the one before has not completed."""
@@ -99,12 +125,20 @@ class OutgoingMessages:
 
     def acknowledge(self, packet_id: int) -> None:
         """PUBACK has come, or a PUBREC that refuses."""
+        self.answered = True
         place = self._under_way.pop(packet_id, None)
         if place is not None:
             self._left.append(place)
 
+    def acknowledge_all(self, packet_ids: Iterable[int]) -> None:
+        """PUBACK packets have come."""
+        self.answered = True
+        done = self._under_way.pop
+        self._left += [place for each in packet_ids if (place := done(each, None)) is not None]
+
     def receive(self, packet_id: int) -> None:
         """PUBREC has come."""
+        self.answered = True
         place = self._under_way.pop(packet_id, None)
         if place is not None:
             self._memory.releasing[packet_id] = place
@@ -117,33 +151,85 @@ class OutgoingMessages:
 
     def complete(self, packet_id: int) -> None:
         """PUBCOMP has come."""
+        self.answered = True
         if self._memory.releasing.pop(packet_id, None) is not None:
             self._memory.mark_releasing()
             # Kept with the next change: after a crash PUBREL is sent once more, which does no harm.
 
     # What is sent.
 
+    def held_back(self, buffered: int) -> bool:
+        """Whether more could be sent, while the transport has so many bytes to send."""
+        room = self._window - len(self._under_way) - len(self._memory.releasing)
+        return buffered < MOST_BUFFERED and room > 0 and self._session.takes
+
     def pump(self, buffered: int) -> list[bytes]:
         """What can be sent now, while the transport has so many bytes to send."""
+        self.answered = False
         self._settle()
         out: list[bytes] = []
         while buffered < MOST_BUFFERED:
             room = self._window - len(self._under_way) - len(self._memory.releasing)
-            taken = self._session.take(min(room, MOST_AT_ONCE)) if room > 0 else []
+            taken = self._session.take_runs(min(room, MOST_AT_ONCE)) if room > 0 else []
             if not taken:
                 break
             for entry in taken:
                 if isinstance(entry, MailboxGap):
                     told = f"{entry.events} events" if entry.events else "some events"
                     self._gap = f"{told} are missing before this one: {entry.reason}"
+                elif isinstance(entry, MailboxRun):
+                    buffered += self._send_run(entry, out)
                 else:
-                    written = self._message(entry)
-                    if written is not None:
-                        out.append(written)
-                        buffered += len(written)
+                    buffered += self._send(entry, out)
             self._memory.sent = max(self._memory.sent, taken[-1].place)
             self._settle()
+            if not self._session.waiting:
+                break
         return out
+
+    def _send(self, item: MailboxItem, out: list[bytes]) -> int:
+        """Write an item, unless it is not to be sent; gives how many bytes it has."""
+        written = self._message(item)
+        if written is None:
+            return 0
+        out.append(written)
+        return len(written)
+
+    def _send_run(self, entry: MailboxRun, out: list[bytes]) -> int:
+        """Write items that came together, at once if they are plain; gives how many bytes they have."""
+        options = [self._memory.options_of(text) for text in entry.batch.names[0]]
+        written = self._written_run(entry, options)
+        if written is None:
+            return sum([self._send(item, out) for item in entry.items()])
+        out.append(written)
+        if written[0] & 6:
+            places = range(entry.first, entry.place + 1)
+            self._under_way.update(zip(map(packet_id_of, places), places, strict=True))
+        else:
+            self._left_ranges.append((entry.first, entry.place))
+        return len(written)
+
+    def _written_run(self, entry: MailboxRun, options: list[FilterOptions]) -> bytes | None:
+        """The bytes of items that came together; None where they must be looked at one by one.
+
+        That is so for what may be unwanted by its client or was sent before, and for what a client must be
+        told with one of them.
+        """
+        run = _run_of(entry)
+        if run is None or self._gap is not None or self._memory.releasing or self._longest is not None:
+            return None
+        if entry.first <= self._again or any(each.no_local for each in options):
+            return None
+        qos = min(run.qos, _granted(options))
+        retain = run.retain and any(each.retain_as_published for each in options)
+        properties = b""
+        if self._version == VERSION_5:
+            identifiers = tuple(each.identifier for each in options if each.identifier is not None)
+            told = {"subscription_identifier": identifiers} if identifiers else {}
+            properties = write_properties(told)
+        part = entry.start, entry.start + entry.length
+        first, packet_id = 0x30 | qos << 1 | retain, packet_id_of(entry.first) if qos else 0
+        return self._shared.of_run(run, part, self._version, first, properties, packet_id)
 
     def _settle(self) -> None:
         """Tell the session what is done with; items of QoS 2 after their identifiers are kept."""
@@ -154,9 +240,10 @@ class OutgoingMessages:
             self._left += [
                 self._memory.releasing[each] for each in released if each in self._memory.releasing
             ]
-        if self._left:
+        if self._left or self._left_ranges:
             left, self._left = self._left, []
-            self._session.acknowledge_each(left)
+            ranges, self._left_ranges = self._left_ranges, []
+            self._session.acknowledge_ranges([*ranges, *ranges_of(left)])
 
     def _release(self, packet_ids: list[int]) -> None:
         for packet_id in packet_ids:
@@ -173,8 +260,7 @@ class OutgoingMessages:
             self._left.append(place)  # The client had received it when the broker crashed.
             return None
         options = [self._memory.options_of(text) for text in item.delivery.subscriptions]
-        granted = max((each.qos for each in options), default=0)
-        qos = min(qos_of(event), granted)
+        qos = min(qos_of(event), _granted(options))
         written = (
             None if self._unwanted(event, options, qos, place) else self._written(event, options, qos, place)
         )
@@ -229,3 +315,15 @@ class OutgoingMessages:
             properties["user_property"] = (*properties.get("user_property", ()), told)
             self._gap = None
         return write_properties(properties)
+
+
+def _granted(options: list[FilterOptions]) -> int:
+    """The greatest QoS that one of these filters was granted."""
+    return max((each.qos for each in options), default=0)
+
+
+def _run_of(entry: MailboxRun) -> MessageRun | None:
+    """The messages that came together; None for what did not come by MQTT."""
+    events = entry.batch.events
+    origin = events.origin if isinstance(events, PackedEvents) else None
+    return origin if isinstance(origin, MessageRun) else None

@@ -23,6 +23,7 @@ from distributary.live.runner import Disk
 from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription
 from distributary.overlay.broker import LogGap, SessionState
 from distributary.overlay.node import Message, Store
+from distributary.overlay.packed_events import chosen, topics_of
 
 NAME, PLACE = "retained/", "retained-place"
 """Names on the disk."""
@@ -79,7 +80,10 @@ class RetainedMessages:
 
     def give(self, delivery: Delivery | DeliveryBatch) -> None:
         """Keep retained messages, the last of each topic."""
-        deliveries = delivery.deliveries if isinstance(delivery, DeliveryBatch) else [delivery]
+        if isinstance(delivery, DeliveryBatch):
+            deliveries = self._last_of_each_topic(delivery).deliveries
+        else:
+            deliveries = [delivery]
         stores: dict[str, StoredRetained | None] = {}
         for event, _, _, offset in deliveries:
             if event.topic is None or not self._advance(offset):
@@ -92,6 +96,17 @@ class RetainedMessages:
                 self._events.pop(event.topic, None)
             stores[NAME + event.topic] = kept
         self._keep([Store(name, kept) for name, kept in stores.items()])
+
+    def _last_of_each_topic(self, batch: DeliveryBatch) -> DeliveryBatch:
+        """Of what came together, what later messages do not replace; all of it where some came before."""
+        reached = self._reached
+        if reached is not None and Offset(batch.epoch, batch.numbers[0]) <= reached:
+            return batch
+        last = {topic: place for place, topic in enumerate(topics_of(batch.events))}
+        places = sorted(last.values())
+        names = batch.names if len(batch.names) == 1 else tuple(batch.names[place] for place in places)
+        numbers = tuple(batch.numbers[place] for place in places)
+        return batch._replace(numbers=numbers, events=chosen(batch.events, places), names=names)
 
     def _advance(self, offset: Offset | None) -> bool:
         """Come to an offset; whether it is a new one."""

@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from distributary.edge.broker import Answer, EdgeBroker
 from distributary.edge.mailbox import MailboxBounds
 from distributary.edge.mqtt.filters import FILTER_MARK, read_filter
 from distributary.edge.mqtt.memory import SessionMemories
+from distributary.edge.mqtt.message_run import MessageRun
 from distributary.edge.mqtt.messages import event_of_message
 from distributary.edge.mqtt.outgoing import MessageBytes
 from distributary.edge.mqtt.packets import WillMessage
@@ -33,9 +34,15 @@ from distributary.errors import DistributaryError
 from distributary.live.runner import Disk
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Message
+from distributary.overlay.packed_events import PackedEvents, joined
+from distributary.overlay.tree.event_log import MOST_TOGETHER
 
 if TYPE_CHECKING:
     from distributary.edge.mqtt.connection import MqttConnection
+
+
+_DIGITS = [f"{number:03x}" for number in range(1 << 12)]
+"""The last digits of ids."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,13 @@ class _Part(NamedTuple):
 
     events: Sequence[Event]
     done: Answer
+
+
+def _form_of(events: Sequence[Event]) -> tuple[Hashable, int]:
+    """What events must have in common to be published as one run, and their size; None and 0 for any."""
+    if isinstance(events, PackedEvents) and isinstance(events.origin, MessageRun):
+        return (events.origin.version, events.origin.first), events.size
+    return None, 0
 
 
 Offload = Callable[[Callable[[], Any], Callable[[Any], None]], None]
@@ -240,10 +254,24 @@ class MqttRoom:
             self._resume()
 
     def _publish(self, parts: list[_Part]) -> None:
+        """Publish parts in their order: those together that are of one form, up to so many bytes."""
+        group: list[_Part] = []
+        form: Hashable = None
+        size = 0
+        for part in parts:
+            theirs, more = _form_of(part.events)
+            if group and (theirs != form or size + more > MOST_TOGETHER):
+                self._publish_together(group)
+                group, size = [], 0
+            group.append(part)
+            form, size = theirs, size + more
+        self._publish_together(group)
+
+    def _publish_together(self, parts: list[_Part]) -> None:
         if len(parts) == 1:
             self.broker.publish(*parts[0])
             return
-        events = [event for part in parts for event in part.events]
+        events = joined([part.events for part in parts])
 
         def settled(reason: str | None) -> None:
             if reason is None:
@@ -280,10 +308,22 @@ class MqttRoom:
 
     # What connections need.
 
+    def new_ids(self, count: int) -> list[str]:
+        """Ids for so many events."""
+        first = self._count + 1
+        self._count += count
+        ids: list[str] = []
+        while count:  # thousands have all but their last digits in common
+            thousands, rest = divmod(first, len(_DIGITS))
+            begin = f"{self._run}-{thousands:x}"
+            ids += [begin + digits for digits in _DIGITS[rest : rest + count]]
+            done = min(count, len(_DIGITS) - rest)
+            first, count = first + done, count - done
+        return ids
+
     def new_id(self) -> str:
         """An id for an event that nobody else has."""
-        self._count += 1
-        return f"{self._run}-{self._count:x}"
+        return self.new_ids(1)[0]
 
     def new_client(self) -> str:
         """A name for a client that has none."""

@@ -66,6 +66,15 @@ class WhereFilter(Filter):
         return self._template.filled(self._names, self._values)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The attributes that it asks for.
+
+        >>> WhereFilter.parse("a = 1 and b > 2").names
+        ('a', 'b')
+        """
+        return self._names
+
+    @property
     def conjunctions(self) -> tuple[Conjunction, ...] | None:
         """The disjunctive form: an event passes when it satisfies one of these. None when it is too large.
 
