@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from distributary.errors import DistributaryError
 from distributary.spark.columns import quoted
+from distributary.spark.grouped import grouped_table
 from distributary.spark.rows import Batches
 from distributary.spark.workers import map_in_arrow
 
@@ -64,23 +63,5 @@ class _DeliverTask:
 
     def run(self, batches: Batches) -> Batches:
         found = list(batches)
-        if not found:
-            return
-        order = [(name, "ascending") for name in ("event_id", "subscriber", "subscription_id")]
-        ordered = pa.Table.from_batches(found).sort_by(order).combine_chunks()
-        differs = [_differs(ordered[name]) for name, _ in order]
-        first_of_delivery = differs[0] | differs[1]
-        distinct = first_of_delivery | differs[2]
-        firsts = ordered.filter(pa.array(first_of_delivery))
-        asked = pa.ListArray.from_arrays(
-            pa.array(np.append(np.flatnonzero(first_of_delivery[distinct]), distinct.sum()).astype(np.int32)),
-            ordered["subscription_id"].filter(pa.array(distinct)).combine_chunks(),
-        )
-        columns = [firsts["event_id"], firsts["subscriber"], asked, *(firsts[name] for name in self.carried)]
-        yield from pa.table(columns, ["event_id", "subscriber", "subscriptions", *self.carried]).to_batches()
-
-
-def _differs(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Where a value differs from the one before it; the first one does."""
-    codes = column.combine_chunks().dictionary_encode().indices.to_numpy()
-    return np.concatenate([[True], codes[1:] != codes[:-1]])
+        if found:
+            yield from grouped_table(pa.Table.from_batches(found), self.carried).to_batches()

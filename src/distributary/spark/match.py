@@ -4,7 +4,8 @@
                               \\-> events that do -> by topic, in order -> match  -> rows
 
 The first branch is a plain map over the index (see `index`). The second is taken only where there may be
-tolerances (see `tolerances`). With an index of one part there is nothing to route and nothing is moved.
+tolerances (see `tolerances`); in a stream both are one, so that its source is read once. With an index of one
+part there is nothing to route and nothing is moved.
 """
 
 from __future__ import annotations
@@ -99,11 +100,10 @@ def match_with(tasks: MatchTasks, events: DataFrame) -> DataFrame:
         extra = [StructField(PART, IntegerType()), StructField(HOME, BooleanType())]
         visits = map_in_arrow(events, tasks.route, StructType([*events.schema, *extra]))
         routed = visits.repartitionById(index.parts, F.col(PART))
+    if index.tolerances and events.isStreaming:
+        return matched_in_stream(routed, tasks)
     matched = map_in_arrow(routed, tasks.match, schema)
-    if not index.tolerances:
-        return matched
-    second = matched_in_stream if events.isStreaming else matched_in_batch
-    return matched.union(second(routed, tasks))
+    return matched.union(matched_in_batch(routed, tasks)) if index.tolerances else matched
 
 
 def with_arrival(events: DataFrame) -> DataFrame:

@@ -59,8 +59,8 @@ def matched_in_batch(events: DataFrame, tasks: MatchTasks) -> DataFrame:
 
 
 def matched_in_stream(events: DataFrame, tasks: MatchTasks) -> DataFrame:
-    """The matches of the events of a stream that depend on tolerances."""
-    packed = map_in_arrow(events, PackTask(tasks).run, PACKED)
+    """All rows of the events of a stream, whether they depend on tolerances or not, in one pass."""
+    packed = map_in_arrow(events, PackTask(tasks).with_others, PACKED)
     return matched_with_state(packed, tasks, events.schema)
 
 
@@ -93,6 +93,12 @@ class PackTask:
                 for bucket in np.unique(buckets).tolist()
             ]
             yield pa.RecordBatch.from_pylist(rows, PACKED_SCHEMA)
+
+    def with_others(self, batches: Batches) -> Batches:
+        """The same, and the rows of the events that depend on none, packed to be passed on."""
+        for batch in batches:
+            yield from self.run(iter([batch]))
+            yield from packed_rows(self.tasks.match(iter([batch])))
 
 
 def packed_rows(rows: Iterable[pa.RecordBatch]) -> Batches:
