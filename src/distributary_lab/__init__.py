@@ -5,6 +5,8 @@ rows answer a check and plots. Reading order:
 
 - `claims`: the catalogue of claims (claims.toml), one for each figure or table with results, and our own.
 - `experiment`: what an experiment, a check's verdict and a plot are.
+- `words`: what the documents' words mean in numbers: the only thresholds there are.
+- `evidence`: what a check is shown of the rows: what was measured, and where.
 - `rows`: what checks do with rows: pick, average, group, write numbers out.
 - `sparse_ring`: rings of many nodes, made when they are needed, for experiments on several systems.
 - `registry`: which experiments there are; `tasks`, `engines`, `running`: their points, and where they run.

@@ -13,9 +13,10 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from distributary.cli.arguments import whole
 from distributary.cli.terminal import (
@@ -33,6 +34,7 @@ from distributary.errors import DistributaryError
 if TYPE_CHECKING:
     from distributary_lab.experiment import Experiment
     from distributary_lab.results import Result
+    from distributary_lab.verdicts import ClaimLine
 
 SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
@@ -45,7 +47,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     describe(command, __doc__)
     parts = command.add_subparsers(title="commands", required=True, metavar="COMMAND")
     listing = add_action(parts, "list", "every claim, and the experiment that answers it", _list)
-    add_options(listing, ("--json", False, "an array of objects, for programs"))
+    add_options(
+        listing,
+        ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
+        ("--json", False, "an array of objects, for programs"),
+    )
     running = add_action(parts, "run", "run experiments", _run)
     running.add_argument(
         "name", nargs="+", metavar="NAME", help="a claim id, an experiment, a document such as 000, or all"
@@ -92,7 +98,9 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _list(parsed: argparse.Namespace) -> int:
-    """Names each figure and table with results by its id, and says whether an experiment exists for it.
+    """Names each figure and table with results by its id, with the experiment that answers it: whether it ran
+    nodes or a model of them, what the document leaves open and when it was chosen, and the outcome by the
+    full grid where that has been run.
 
     examples:
       distributary lab list
@@ -103,34 +111,66 @@ def _list(parsed: argparse.Namespace) -> int:
     from rich.text import Text
 
     from distributary_lab.claims import DOCUMENTS
-    from distributary_lab.verdicts import lines
+    from distributary_lab.verdicts import lines, results_in
 
-    listed = [
-        {
-            "id": line.claim.id,
-            "document": line.claim.seed,
-            "figure": line.claim.figure,
-            "claim": line.claim.text,
-            "paper": line.claim.paper,
-            "experiment": line.experiment or None,
-            "state": "experiment" if line.experiment else ": ".join(filter(None, (line.state, line.reason))),
-        }
-        for line in lines({})
-    ]
+    results = {name: each for name, each in results_in(parsed.results).items() if not each.quick}
+    listed = [_described(line) for line in lines(results)]
     if parsed.json:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return WELL
     console = Console()
     for document, group in groupby(listed, key=lambda each: str(each["document"])):
         table = Table(title=f"{document} {DOCUMENTS[document]}", title_justify="left", expand=True)
-        for heading in ("id", "claim", "paper", "experiment"):
-            ratio = None if heading == "id" else 1
+        headings = {
+            "id": None,
+            "claim": 4,
+            "paper": 3,
+            "experiment": 2,
+            "ran": 2,
+            "left open": 3,
+            "full grid": 2,
+        }
+        for heading, ratio in headings.items():
             table.add_column(heading, no_wrap=heading == "id", ratio=ratio, overflow="fold")
         for each in group:
-            cells = (each["id"], each["claim"], each["paper"], each["experiment"] or each["state"])
+            ran = (
+                each["experiment"] or each["state"],
+                each["runs"] or "",
+                _left_open(each),
+                each["outcome"] or "",
+            )
+            cells = (each["id"], each["claim"], each["paper"], *ran)
             table.add_row(*(Text(str(cell)) for cell in cells))
         console.print(table)
     return WELL
+
+
+def _described(line: ClaimLine) -> dict[str, Any]:
+    """A claim as the list has it; the outcome is None where the full grid was not run."""
+    from distributary_lab.registry import experiment_of
+    from distributary_lab.verdicts import NOT_RUN
+
+    experiment = experiment_of().get(line.claim.id)
+    return {
+        "id": line.claim.id,
+        "document": line.claim.seed,
+        "figure": line.claim.figure,
+        "claim": line.claim.text,
+        "paper": line.claim.paper,
+        "experiment": line.experiment or None,
+        "state": "experiment" if line.experiment else ": ".join(filter(None, (line.state, line.reason))),
+        "runs": experiment.runs.value if experiment else None,
+        "open_parameters": [asdict(each) for each in experiment.open_parameters] if experiment else [],
+        "outcome": line.state if experiment and line.state != NOT_RUN else None,
+        "ours": line.ours or None,
+    }
+
+
+def _left_open(described: dict[str, Any]) -> str:
+    return "; ".join(
+        f"{each['name']}: {each['value']}{' (chosen after seeing results)' if each['after'] else ''}"
+        for each in described["open_parameters"]
+    )
 
 
 def _run(parsed: argparse.Namespace) -> int:

@@ -8,7 +8,9 @@
   nor on where they run.
 - One experiment may answer several claims from the same rows; each answer has a check and plots of its own.
 - A check decides from rows alone, those of the full grid or of the quick one, and says what it saw. A claim
-  that does not hold is a finding: the verdict carries the reason.
+  that does not hold is a finding: the verdict carries the reason. It is shown what was measured and where
+  (`evidence`), judges by the lab's table of words (`words`), and of a document's claim sees the document's
+  method alone.
 - Points that measure time or memory set `alone`: no other point runs meanwhile.
 """
 
@@ -114,6 +116,29 @@ def answer(check: Check, *plots: Plot) -> ClaimAnswer:
     return ClaimAnswer(check, plots)
 
 
+class Runs(StrEnum):
+    """What an experiment ran."""
+
+    LIVE = "live nodes"
+    NODES = "nodes in the simulator"
+    MODEL = "a model of nodes"
+    ALGORITHM = "the algorithm itself"
+
+
+@dataclass(frozen=True)
+class OpenParameter:
+    """Something that the document leaves open, and what we took for it."""
+
+    name: str
+    value: str
+    chosen: str
+    """How it was chosen."""
+    after: bool
+    """Whether results had been seen when it was chosen."""
+    effect: str = "not known"
+    """How the verdicts change over its range."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Points, how one is run, and the claims that the rows answer."""
@@ -127,6 +152,18 @@ class Experiment:
     run: Run
     answers: Mapping[str, ClaimAnswer]
     """By claim id, as in claims.toml."""
+    measured: tuple[str, ...] = ()
+    """The columns that were measured: what checks may go by."""
+    labels: tuple[str, ...] = ()
+    """Columns that say where a row belongs, beside the values of its point: methods, periods."""
+    ours: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    """By label: the values of rows that are ours and not the document's, so no claim of it rests on them."""
+    our_measured: tuple[str, ...] = ()
+    """The same for columns."""
+    runs: Runs = Runs.ALGORITHM
+    """What was run: nodes, or something that stands for them."""
+    open_parameters: tuple[OpenParameter, ...] = ()
+    """What the document leaves open."""
     deviation: str = ""
     """How our set-up differs from the paper's; empty when it does not."""
     alone: bool = False

@@ -13,7 +13,7 @@ from distributary_lab.experiment import Experiment
 MODULES = {
     "topics": ("matching", "tree_size"),
     "xml": ("matching", "signature_times", "space", "false_positives"),
-    "hope": ("multicast", "delivery", "upkeep", "failures", "balance"),
+    "hope": ("multicast", "delivery", "nodes", "upkeep", "failures", "balance"),
     "state_aware": ("dissemination", "balance"),
     "attributes": ("paths", "matching", "load"),
     "tree": (

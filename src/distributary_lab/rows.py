@@ -86,8 +86,18 @@ def curves(rows: Rows, column: str, by: str, **values: Any) -> dict[Any, dict[An
 
 
 def largest(rows: Rows, column: str) -> int:
-    """The largest value of a column of whole numbers, such as the most nodes that were run."""
-    return int(max(numbers(rows, column)))
+    """The largest value of a label of whole numbers, such as the most nodes that were run."""
+    return int(max(labelled(rows, column)))
+
+
+def labelled(rows: Rows, label: str, **values: Value | tuple[Value, ...]) -> list[Any]:
+    """The different values of a label among the rows with these values, numbers in their order.
+
+    >>> labelled([{"nodes": 4, "hops": 3}, {"nodes": 1, "hops": 4}, {"nodes": 4}], "nodes")
+    [1, 4]
+    """
+    found = dict.fromkeys(row[label] for row in select(rows, **values) if label in row)
+    return [value for value, _ in in_order(found)]
 
 
 def stretched(values: Sequence[float], count: int) -> list[float]:
@@ -100,7 +110,9 @@ def stretched(values: Sequence[float], count: int) -> list[float]:
 
 
 def number(row: Row, column: str) -> float:
-    """A value that must be a number."""
+    """A value that must be a number, and in the rows of a check a measured one."""
+    if column not in getattr(row, "measured", (column,)):
+        raise DistributaryError(f"{column!r} is not measured, so no check can go by it")
     value = row[column]
     if isinstance(value, str):
         raise DistributaryError(f"{column!r} is to be a number, not {value!r}")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from distributary_lab.claims import Claim, claims
+from distributary_lab.evidence import evidence
 from distributary_lab.experiment import Experiment, Outcome, Verdict
 from distributary_lab.registry import experiment_of, experiments
 from distributary_lab.results import Result, load, run_command
@@ -66,7 +67,7 @@ def judge(experiment: Experiment, claim_id: str, result: Result) -> Verdict:
     if not result.rows:
         return Verdict(Outcome.NOT_REPRODUCED, "no rows", reason="no point of the experiment finished")
     try:
-        verdict = experiment.answers[claim_id].check(result.rows)
+        verdict = experiment.answers[claim_id].check(evidence(experiment, claim_id, result.rows))
     except Exception as error:  # a check is code like any other, and the other claims are still worth seeing
         reason = f"the check could not deal with the rows: {type(error).__name__}: {error}"
         return Verdict(Outcome.NOT_REPRODUCED, "no verdict", reason=reason)

@@ -34,6 +34,11 @@ def test_list_names_every_claim_and_its_experiment(capsys: pytest.CaptureFixture
     assert set(listed) == set(claims())
     assert listed["000-fig6"]["experiment"] == TREE
     assert {each["state"] for each in listed.values() if each["experiment"]} == {"experiment"}
+    assert listed["000-fig5"]["runs"] == "the algorithm itself"
+    assert listed["001-fig4.18"]["runs"] == "nodes in the simulator"
+    (segment,) = listed["002-fig10c"]["open_parameters"]
+    assert segment["name"] == "the length of a ring segment"
+    assert segment["after"] is True
     assert main(["lab", "list"]) == WELL
     shown = capsys.readouterr().out
     assert not [id for id in listed if id not in shown]

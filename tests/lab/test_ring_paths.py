@@ -13,16 +13,16 @@ from distributary_lab.attributes.paths import (
     SHORTEST_DOUBLED,
     SHORTEST_SAME,
     check_figure_3,
-    check_lookups,
 )
 from distributary_lab.engines import run_here
+from distributary_lab.evidence import evidence
 from distributary_lab.experiment import Experiment, Outcome, Row, grid
 from distributary_lab.tasks import tasks_of
 
 
 @pytest.mark.parametrize(
     ("experiment", "outcome"),
-    list(zip(EXPERIMENTS, [Outcome.DOES_NOT_HOLD, Outcome.HOLDS], strict=True)),
+    list(zip(EXPERIMENTS, [Outcome.DOES_NOT_HOLD, Outcome.DOES_NOT_HOLD], strict=True)),
     ids=lambda each: getattr(each, "name", str(each)),
 )
 def test_a_small_grid_gives_the_verdicts_of_the_full_one(experiment: Experiment, outcome: Outcome) -> None:
@@ -30,8 +30,8 @@ def test_a_small_grid_gives_the_verdicts_of_the_full_one(experiment: Experiment,
     outcomes = run_here(tasks_of(small, quick=True, seed=1), lambda count: None)
     assert [done.failure for done in outcomes] == [None, None]
     rows = [row for done in outcomes for row in done.rows]
-    for answer in small.answers.values():
-        assert answer.check(rows).outcome is outcome
+    for claim_id, answer in small.answers.items():
+        assert answer.check(evidence(small, claim_id, rows)).outcome is outcome
 
 
 def paths(one: float, both: float, optimum: float) -> list[Row]:
@@ -40,19 +40,11 @@ def paths(one: float, both: float, optimum: float) -> list[Row]:
     return [{"nodes": 800, "routing": routing, "hops": value} for routing, value in hops.items()]
 
 
-@pytest.mark.parametrize(("one", "both", "holds"), [(5.0, 3.5, True), (5.0, 4.5, False), (5.0, 5.5, False)])
+@pytest.mark.parametrize(("one", "both", "holds"), [(5.0, 3.4, True), (5.0, 4.5, False), (3.0, 3.4, False)])
 def test_both_ways_must_be_below_one_way_and_near_the_optimum(one: float, both: float, holds: bool) -> None:
-    assert (check_figure_3(paths(one, both, 3.0)).outcome is Outcome.HOLDS) is holds
+    assert (check_figure_3(paths(one, both, 3.2)).outcome is Outcome.HOLDS) is holds
 
 
 def test_figure_3_needs_one_of_its_sizes() -> None:
     rows = [{**row, "nodes": 50} for row in paths(5.0, 3.5, 3.0)]
     assert check_figure_3(rows).outcome is Outcome.NOT_REPRODUCED
-
-
-@pytest.mark.parametrize(("measured", "holds"), [(4.8, True), (5.6, False), (4.2, False)])
-def test_lookups_must_be_near_the_formula(measured: float, holds: bool) -> None:
-    rows: list[Row] = [
-        {"nodes": 1024, "to its predecessor": measured, "to the owner": 6.0, "log2(N) / 2": 5.0}
-    ]
-    assert (check_lookups(rows).outcome is Outcome.HOLDS) is holds

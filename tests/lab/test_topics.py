@@ -36,37 +36,6 @@ def test_every_algorithm_is_measured_and_answers_rightly() -> None:
         assert answer.check(rows).outcome in (Outcome.HOLDS, Outcome.DOES_NOT_HOLD)
 
 
-@pytest.mark.parametrize(
-    ("costs", "outcome"),
-    [
-        ({"tree": 1, "hash": 2, "regex": 1000, "shapes": 0.1}, Outcome.HOLDS),
-        ({"tree": 2, "hash": 1, "regex": 1000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
-        ({"tree": 1, "hash": 4, "regex": 10000, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
-        ({"tree": 1, "hash": 2, "regex": 20, "shapes": 0.1}, Outcome.DOES_NOT_HOLD),
-    ],
-)
-def test_figure_5_holds_when_tree_leads_hash_follows_and_regex_is_far_behind(
-    costs: dict[str, float], outcome: Outcome
-) -> None:
-    assert topics.check_match(rows_of(**costs)).outcome is outcome
-
-
-@pytest.mark.parametrize(
-    ("costs", "outcome"),
-    [
-        ({"tree": 5, "hash": 2, "regex": 1, "shapes": 9}, Outcome.HOLDS),
-        ({"tree": 5, "hash": 2, "regex": 2.1, "shapes": 9}, Outcome.HOLDS),
-        ({"tree": 5, "hash": 2, "regex": 3, "shapes": 9}, Outcome.DOES_NOT_HOLD),
-        ({"tree": 1, "hash": 2, "regex": 1, "shapes": 9}, Outcome.DOES_NOT_HOLD),
-    ],
-)
-def test_figures_7_and_8_hold_when_regex_is_least_and_tree_most(
-    costs: dict[str, float], outcome: Outcome
-) -> None:
-    assert topics.check_add(rows_of(**costs)).outcome is outcome
-    assert topics.check_remove(rows_of(**costs)).outcome is outcome
-
-
 def test_a_hash_that_is_not_close_is_told_why() -> None:
     verdict = topics.check_match(rows_of(tree=1, hash=10, regex=10_000, shapes=0.1))
     assert verdict.outcome is Outcome.DOES_NOT_HOLD

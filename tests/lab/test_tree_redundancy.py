@@ -13,7 +13,7 @@ from distributary.plan.trees.cost import violations
 from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.optimiser import climb
 from distributary.plan.trees.tree import random_tree, star
-from distributary_lab.experiment import Outcome, Point, Row, point_random
+from distributary_lab.experiment import Point, Row, point_random
 from distributary_lab.tree import climbs
 from distributary_lab.tree import redundancy as lab
 
@@ -79,22 +79,7 @@ def test_the_least_bandwidth_is_the_stars() -> None:
     assert float(problem.at(star(12)).cost) == pytest.approx(least)
 
 
-@pytest.mark.parametrize(
-    ("run", "check"), [("run_rules", lab.check_rules), ("run_bandwidth", lab.check_bandwidth)]
-)
-def test_a_small_run_shows_what_the_paper_saw(run: str, check: object) -> None:
+@pytest.mark.parametrize("run", ["run_rules", "run_bandwidth"])
+def test_a_climb_is_told_rewrite_by_rewrite(run: str) -> None:
     rows = rows_of(run, nodes=16)
-    assert check(rows).outcome is Outcome.HOLDS  # type: ignore[operator]
     assert {row["step"] for row in rows} == set(range(lab.SHOWN_STEPS + 1))
-    for row in rows:
-        row["final"] = 5.0
-    assert check(rows).outcome is Outcome.DOES_NOT_HOLD  # type: ignore[operator]
-
-
-def test_a_looser_limit_must_not_be_worse() -> None:
-    rows = rows_of("run_fanouts", all_methods=False)
-    assert lab.check_fanouts(rows).outcome is Outcome.HOLDS
-    for row in rows:
-        if row["fanout"] == "10":
-            row["cost"] = 1e9
-    assert lab.check_fanouts(rows).outcome is Outcome.DOES_NOT_HOLD

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from distributary_lab.experiment import Outcome, Row
+from distributary_lab.experiment import Row
 from distributary_lab.tree.traffic import (
     BOTTLENECK,
-    CONSUMPTION,
-    LATENCY,
-    REDUNDANT,
     check_price,
     check_saved,
     check_steps,
-    check_traffic,
     run_approximation,
     run_traffic,
 )
@@ -32,22 +27,6 @@ def test_exact_and_approximate_statistics_start_from_the_same_tree() -> None:
     exact, approximate = run_approximation(point, np.random.default_rng(2))
     assert exact["start"] == approximate["start"] >= exact["cost"]
     assert approximate["broadcast_bytes"] < exact["broadcast_bytes"]
-
-
-def traffic(upkeep: float, optimisation: dict[str, float]) -> list[Row]:
-    paths = (LATENCY, BOTTLENECK)
-    return [
-        {"metric": metric, "upkeep": upkeep if metric in paths else 1.0, "optimisation": each}
-        for metric, each in optimisation.items()
-    ]
-
-
-@pytest.mark.parametrize(("bottleneck", "outcome"), [(10.0, Outcome.HOLDS), (200.0, Outcome.DOES_NOT_HOLD)])
-def test_traffic_is_low_where_upkeep_is_and_extremes_exchange_less_than_sums(
-    bottleneck: float, outcome: Outcome
-) -> None:
-    exchanged = {LATENCY: 100.0, BOTTLENECK: bottleneck, CONSUMPTION: 50.0, REDUNDANT: 50.0}
-    assert check_traffic(traffic(80.0, exchanged)).outcome is outcome
 
 
 def test_the_price_of_approximation_is_taken_within_one_network() -> None:

@@ -44,5 +44,7 @@ TINY = Experiment(
     quick=grid(size=[1, 2], name=["a"]),
     run=run,
     answers={"beyond-tiny": answer(check, *PLOTS)},
+    measured=("draw",),
+    labels=("big", "rank"),
     deviation="none < at all",
 )

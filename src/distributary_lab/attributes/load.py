@@ -19,8 +19,19 @@ from numpy.typing import NDArray
 from distributary.model import Event, Subscription
 from distributary.overlay.ring.fingers import BOTH_WAYS
 from distributary_lab.attributes.ring import AttributeRing, domain
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import gini, largest, mean, named, number, select
+from distributary_lab.experiment import (
+    Experiment,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Runs,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
+from distributary_lab.rows import gini, largest, mean, named, select
 
 LEVELS, RANGE = 16, 8
 """A domain of 16 values, and ranges of 8."""
@@ -50,14 +61,19 @@ def run_small(point: Point, random: np.random.Generator) -> Iterator[Row]:
         where = f"level between {low} and {low + RANGE - 1}"
         at = ring.addresses[random.integers(nodes)]
         hops.append(ring.subscribe(Subscription(f"s{trial}", "client", where=where), at))
-    yield {"hops": fmean(hops), "OPChord's formula": log2(nodes) / 2 + RANGE}
+    yield {"hops": fmean(hops), "OPChord's formula": walk_formula(nodes)}
+
+
+def walk_formula(nodes: int) -> float:
+    """Section 4.1 of 004: a route, and a step for each value."""
+    return log2(nodes) / 2 + RANGE
 
 
 def check_small(rows: Rows) -> Verdict:
     """Ours stays at the formula while the walk grows with the ring."""
     most = largest(rows, "nodes")
     hops = {name: mean(rows, "hops", nodes=most, placement=name) for name in SMALL_PLACEMENTS}
-    formula = log2(most) / 2 + RANGE
+    formula = walk_formula(most)
     return Verdict.of(
         hops[BALANCED] <= formula and hops[BALANCED] < hops["OPChord, jumping"] < hops["OPChord"],
         ours=f"{RANGE} of {LEVELS} values on {most:,} nodes: {named(hops, '{:.1f}')}",
@@ -136,7 +152,7 @@ MEASURES = ("most lookups by mean", "Gini of lookups", "most entries by mean", "
 
 def check_skew(rows: Rows) -> Verdict:
     """More even than OPChord in every measure wherever there is skew, and cheaper than Chord for ranges."""
-    points = sorted({(int(row["nodes"]), number(row, "skew")) for row in rows if row["skew"]})
+    points = sorted({(int(row["nodes"]), float(row["skew"])) for row in rows if row["skew"]})
     at = {
         (nodes, skew, name): select(rows, nodes=nodes, skew=skew, placement=name)
         for nodes, skew in points
@@ -186,6 +202,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[2**power for power in range(4, 15)], placement=SMALL_PLACEMENTS),
         quick=grid(nodes=[2**power for power in (4, 6, 8, 10)], placement=SMALL_PLACEMENTS),
         run=run_small,
+        measured=("hops",),
+        runs=Runs.NODES,
         answers={"beyond-small-domain": answer(check_small, SMALL)},
     ),
     Experiment(
@@ -194,6 +212,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[64, 256, 1024], skew=[0.0, 0.5, 1.0, 1.5], placement=PLACEMENTS),
         quick=grid(nodes=[64], skew=[0.0, 0.7, 1.2], placement=PLACEMENTS),
         run=run_skew,
+        measured=(*MEASURES, "store", "rebalancing messages a node"),
+        runs=Runs.NODES,
         answers={
             "beyond-balanced-order": answer(
                 check_skew,

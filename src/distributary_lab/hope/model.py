@@ -258,7 +258,7 @@ def count_deliveries(published: Addresses, asked: Addresses, dimension: int, exa
         if structure not in known:
             known[structure] = _ways(root, filter, asked.keys[covered[place]], trees, dimension)
         ways = known[structure]
-        handled += ways.reached[FilterAggregate.SET]
+        handled += ways.reached[FilterAggregate.AND]
         used |= ways.links
         for kind, reached in ways.reached.items():
             edges[kind][place] = int(reached.sum()) - 1
@@ -268,7 +268,7 @@ def count_deliveries(published: Addresses, asked: Addresses, dimension: int, exa
 
 
 class Ways(NamedTuple):
-    """The vertices that an event comes to, by way of keeping filters, and the links it takes with sets."""
+    """The vertices that an event comes to, by way of keeping filters, and the links it takes with AND."""
 
     reached: dict[FilterAggregate, Flags]
     links: set[tuple[int, int]]
@@ -279,7 +279,7 @@ def _ways(
 ) -> Ways:
     reached = {kind: tree.visited(root, filter) for kind, tree in trees.items()}
     reached[FilterAggregate.SET] = visited(root, np.append(targets, root), dimension)
-    below = np.flatnonzero(reached[FilterAggregate.SET])
+    below = np.flatnonzero(reached[FilterAggregate.AND])
     below = below[below != root]
     lacking = root & ~below
     above = below | np.left_shift(1, np.frexp(lacking.astype(float))[1] - 1)

@@ -165,13 +165,11 @@ def check_springs(rows: Rows) -> Verdict:
 def check_shedding(rows: Rows) -> Verdict:
     """Shedding by worth loses less than thinning out alike, and least where queries were placed first."""
     lost = curves(rows, "lost", "overload", method=(ALIKE, WORTH, PLACED))
-    work = means(rows, "work", by="overload")
     texts = named(lost, lambda shares: listed(shares, "{:.0f} %"), separator="; ")
     return Verdict.of(
-        all(lost[PLACED][at] < lost[WORTH][at] < lost[ALIKE][at] for at in work),
-        ours=f"{texts} of the worth lost at {listed(list(work), '{:g}')} times what all sites can do",
-        reason="Judged: in this order at every overload. Work that has to be dropped: "
-        f"{listed(work, '{:.0f} %')}. Worths are lognormal.",
+        all(lost[PLACED][at] < lost[WORTH][at] < lost[ALIKE][at] for at in lost[WORTH]),
+        ours=f"{texts} of the worth lost at {listed(list(lost[WORTH]), '{:g}')} times what all sites can do",
+        reason="Judged: in this order at every overload. Worths are lognormal.",
     )
 
 
@@ -201,6 +199,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], queries=[150], run=[1, 2]),
         quick=grid(nodes=[24], queries=[60], run=[1, 2]),
         run=run_joint,
+        measured=("cost", "broken", "share"),
+        labels=("method", "metric"),
         answers={
             "beyond-placement-joint": answer(check_joint, remaining((TREES_ALONE, QUERIES_ALONE, BOTH)))
         },
@@ -211,6 +211,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[100], queries=[500], run=[1]),
         quick=grid(nodes=[30], queries=[80], run=[1]),
         run=run_springs,
+        measured=("cost", "broken", "share"),
+        labels=("method", "metric"),
         answers={
             "beyond-placement-springs": answer(
                 check_springs, remaining((SPRINGS, setup.HYBRID_RULES, AFTER_SPRINGS))
@@ -223,6 +225,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], queries=[200], overloads=["1.1 1.5 2 3"], run=[1, 2]),
         quick=grid(nodes=[20], queries=[80], overloads=["1.1 1.5 2 3"], run=[1]),
         run=run_shedding,
+        measured=("lost",),
+        labels=("method", "overload"),
         answers={"beyond-placement-shedding": answer(check_shedding, LOST)},
     ),
 )

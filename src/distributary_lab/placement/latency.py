@@ -15,9 +15,9 @@ import numpy as np
 from distributary.plan.queries.baselines import at_sources
 from distributary.plan.queries.generator import with_stars
 from distributary.plan.queries.goals import LATENCY, RESPONSE
-from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.rules import HYBRID, LOCAL, MIGRATIONS
-from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid
+from distributary.plan.queries.rules import HYBRID, LOCAL
+from distributary_lab import words
+from distributary_lab.experiment import OpenParameter, Point, Row, Rows, Verdict, answer, grid
 from distributary_lab.placement import setup
 from distributary_lab.rows import column_means, curves, mean, means, named, number, numbers
 
@@ -26,6 +26,10 @@ PERIODS = 8
 
 MATCHING = 0.5
 """Cycles that a site spends on an item for every link that it forwards on: as much as on five filters."""
+
+HYBRID_TOGETHER = setup.HYBRID_RULES + setup.TOGETHER
+PAPER_SAVED, PAPER_MOVES, PAPER_NODES = 0.75, 160, 150
+"""Figure 5.11: of CLIENT-TREE's latency, migrations, and the number of nodes."""
 
 LIMIT = 5
 """Cycles a second that a site may spend (Figure 5.12)."""
@@ -38,7 +42,7 @@ def run_network(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.10: network latency alone, period by period."""
     start, goal = setup.start_at(point, random), setup.goal_of(LATENCY)
     levels = {name: setup.baseline(name, goal, start)["cost"] for name in (setup.CLIENT_STAR, setup.GLOBAL)}
-    found = climb(goal, start, MIGRATIONS, LOCAL)
+    found = setup.moved(goal, start, LOCAL)
     end = setup.row_of(goal, setup.LOCAL_RULES, found)
     return setup.rows_by_period(found, PERIODS, "local", **levels, rewrites=end["rewrites"], end=end["cost"])
 
@@ -46,13 +50,14 @@ def run_network(point: Point, random: np.random.Generator) -> list[Row]:
 def run_processing(point: Point, random: np.random.Generator) -> list[Row]:
     """Figure 5.11: with processing, by network size."""
     start, goal = setup.start_at(point, random, matching=MATCHING), setup.goal_of(RESPONSE)
-    found = climb(goal, start, MIGRATIONS, HYBRID)
+    found = setup.moved(goal, start, HYBRID)
     return [
         setup.baseline(setup.CLIENT_TREE, goal, start),
         setup.baseline(setup.CLIENT_STAR, goal, start),
         setup.row_of(goal, setup.SOURCE, at_sources(start.workload, with_stars(start.network))),
         setup.baseline(setup.GLOBAL, goal, start),
         setup.row_of(goal, setup.HYBRID_RULES, found),
+        setup.row_of(goal, HYBRID_TOGETHER, setup.moved_together(goal, start, HYBRID)),
     ]
 
 
@@ -64,7 +69,7 @@ def run_limited(point: Point, random: np.random.Generator) -> Iterator[Row]:
     first = setup.baseline(setup.CLIENT_TREE, goal, start)["broken"]
     others: Row = {setup.GLOBAL: best["cost"], "over": best["broken"], "at_first": first}
     for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.HYBRID_RULES, HYBRID)):
-        found = climb(goal, start, MIGRATIONS, area)
+        found = setup.moved(goal, start, area)
         yield from setup.rows_by_period(
             found, PERIODS, "latency", **setup.row_of(goal, name, found), **others
         )
@@ -80,36 +85,41 @@ def check_network(rows: Rows) -> Verdict:
     columns = ("end", setup.GLOBAL, setup.CLIENT_STAR, "rewrites")
     end, best, direct, rewrites = column_means(rows, *columns, period=PERIODS)
     return Verdict.of(
-        end <= 1.05 * best and end < start,
+        words.near(end, best) and end < start,
         ours=f"from {start:.0f} ms to {end:.0f}; GLOBAL {best:.0f}, CLIENT-STAR {direct:.0f}",
         ratio=end / best,
-        reason="Judged: local rules within 5 % of GLOBAL on the same trees. The thesis takes GLOBAL and "
+        reason="Local rules against GLOBAL on the same trees. The thesis takes GLOBAL and "
         "CLIENT-STAR for one optimum. Queries of two feeds tell them apart: over trees, the second feed may "
         f"come a long way; GLOBAL has {best / direct:.2f} times the star's latency. {rewrites:.0f} rewrites.",
     )
 
 
 def check_processing(rows: Rows) -> Verdict:
-    """Figure 5.11: much better than all but GLOBAL."""
+    """Figure 5.11: comparable to GLOBAL, much better than the others, by up to 75 % at 150 nodes."""
     ours = means(rows, "cost", by="nodes", method=setup.HYBRID_RULES)
+    if PAPER_NODES not in ours:
+        return Verdict.not_run("no network of 150 nodes was run")
     beaten = (setup.CLIENT_TREE, setup.CLIENT_STAR, setup.SOURCE)
     others = curves(rows, "cost", "nodes", method=(*beaten, setup.GLOBAL))
-    gains = {nodes: 100 * (1 - cost / others[setup.CLIENT_TREE][nodes]) for nodes, cost in ours.items()}
-    most, last = max(gains.values()), max(ours)
+    gains = {nodes: 1 - cost / others[setup.CLIENT_TREE][nodes] for nodes, cost in ours.items()}
     low = all(
-        cost <= 1.05 * others[setup.GLOBAL][nodes] and cost < min(others[name][nodes] for name in beaten)
+        words.no_worse(cost, others[setup.GLOBAL][nodes])
+        or words.comparable(cost, others[setup.GLOBAL][nodes])
         for nodes, cost in ours.items()
     )
-    moved, periods = column_means(rows, "rewrites", "periods", method=setup.HYBRID_RULES, nodes=last)
+    beats = all(words.much_less(cost, others[name][nodes]) for nodes, cost in ours.items() for name in beaten)
+    moved, periods = column_means(rows, "rewrites", "periods", method=setup.HYBRID_RULES, nodes=PAPER_NODES)
     return Verdict.of(
-        low and most >= 50,
-        ours=", ".join(f"{gain:.0f} % at {nodes}" for nodes, gain in gains.items())
-        + f" below CLIENT-TREE; {moved:.0f} rewrites at {last}",
-        ratio=most / 75,
-        reason="Judged: at least half of CLIENT-TREE's latency saved at some size, at every size below it, "
-        f"CLIENT-STAR and SOURCE, and at most 5 % above GLOBAL. At {last} nodes: hybrid {ours[last]:.0f} ms, "
-        f"{named(others, lambda costs: f'{costs[last]:.0f}')}. In {periods:.0f} periods, in which every site "
-        "moves up to 17 operators.",
+        low
+        and beats
+        and words.saves_as_given(gains[PAPER_NODES], PAPER_SAVED)
+        and words.as_given(moved, PAPER_MOVES),
+        ours=", ".join(f"{gain:.0%} at {nodes}" for nodes, gain in gains.items())
+        + f" below CLIENT-TREE; {moved:.0f} migrations at {PAPER_NODES}",
+        ratio=gains[PAPER_NODES] / PAPER_SAVED,
+        reason=f"At {PAPER_NODES} nodes: hybrid {ours[PAPER_NODES]:.0f} ms, "
+        f"{named(others, lambda costs: f'{costs[PAPER_NODES]:.0f}')}; in {periods:.0f} periods. In the "
+        "thesis hybrid halves every other's latency at least, and GLOBAL moves the clients as well.",
     )
 
 
@@ -151,6 +161,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
         quick=grid(nodes=[40], queries=[100], run=[1]),
         run=run_network,
+        measured=("local", "end", setup.GLOBAL, setup.CLIENT_STAR, "rewrites"),
+        labels=("period",),
         answers={"003-fig5.10": answer(check_network, LEVELS)},
     ),
     setup.placement_experiment(
@@ -160,6 +172,18 @@ EXPERIMENTS = (
         quick=grid(nodes=[20, 40], queries=[60], run=[1]),
         run=run_processing,
         answers={"003-fig5.11": answer(check_processing, BY_NODES)},
+        ours={"method": (HYBRID_TOGETHER,)},
+        open_parameters=(
+            setup.NETWORK,
+            setup.OPERATORS,
+            OpenParameter(
+                "cycles to match an item for a link",
+                f"{MATCHING} cycles",
+                "the thesis says that processing grows with the fanout, not how; as much as five filters",
+                after=True,
+                effect="without it the star is best; the more it is, the more is gained",
+            ),
+        ),
         deviation=setup.DEVIATION
         + " Matching an item costs half a cycle for every link that it is forwarded on. GLOBAL puts every "
         "query where the average latency is best by then, and leaves clients where they are.",
@@ -170,6 +194,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[100], queries=[500], run=[1, 2]),
         quick=grid(nodes=[40], queries=[160], run=[1]),
         run=run_limited,
+        measured=("latency", "cost", "broken", "over", "at_first", setup.GLOBAL),
+        labels=("method", "period"),
         answers={"003-fig5.12": answer(check_limited, LIMITED)},
     ),
 )

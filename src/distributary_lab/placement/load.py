@@ -13,9 +13,9 @@ import numpy as np
 from distributary.plan.queries.baselines import at_sources, least_loaded, least_maximum_load
 from distributary.plan.queries.generator import at_clients
 from distributary.plan.queries.goals import LOAD
-from distributary.plan.queries.optimiser import climb
-from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, MIGRATIONS, PARTITION
+from distributary.plan.queries.rules import DIRECTED, HYBRID, LOCAL, MIGRATION, PARTITION
 from distributary.plan.queries.statistics import Dissemination
+from distributary_lab import words
 from distributary_lab.experiment import Point, Row, Rows, Verdict, answer, grid, seed_from
 from distributary_lab.placement import setup
 from distributary_lab.rows import curves, listed, mean, means, named, number, select
@@ -35,6 +35,11 @@ MIXED, FILTERS = "mixed", "filters"
 
 OPTIMAL = "OPTIMAL"
 
+PAPER_GAIN, PAPER_NODES = 28, 150
+"""Figure 5.16: per cent gained from the greedy start, and at how many nodes."""
+PAPER_OFF = 10
+"""Figure 5.17: per cent above the optimum at most."""
+
 ALL = 0
 """The `top` that stands for all statistics."""
 
@@ -51,7 +56,7 @@ def run_steps(point: Point, random: np.random.Generator) -> Iterator[Row]:
         setup.GLOBAL: setup.row_of(goal, setup.GLOBAL, least_loaded(workload, network))["cost"],
     }
     for name, area in ((setup.LOCAL_RULES, LOCAL), (setup.DIRECTED_RULES, DIRECTED)):
-        found = climb(goal, start, MIGRATIONS, area)
+        found = setup.moved(goal, start, area)
         yield from setup.rows_by_period(found, PERIODS, "load", **setup.row_of(goal, name, found), **levels)
     for name in levels:
         yield from setup.rows_by_period(number(levels, name), PERIODS, "load", **levels, method=name)
@@ -64,7 +69,7 @@ def run_sizes(point: Point, random: np.random.Generator) -> Iterator[Row]:
     best = least_maximum_load(workload, network)
     starts = {name: place(workload, network) for name, place in STARTS.items()}
     for name, start in starts.items():
-        found = climb(goal, start, MIGRATIONS, DIRECTED)
+        found = setup.moved(goal, start, DIRECTED)
         gain = 100 * (1 - found.cost / found.before)
         yield {**setup.row_of(goal, name, found), "start": found.before, "improvement": gain, OPTIMAL: best}
     for label, name in ((setup.CLIENT_TREE, "client"), (setup.SOURCE, "root"), (setup.GLOBAL, "greedy")):
@@ -78,7 +83,7 @@ def run_statistics(point: Point, random: np.random.Generator) -> Iterator[Row]:
     best = least_maximum_load(start.workload, start.network)
     for top in map(int, str(point["tops"]).split()):
         told = Dissemination(None if top == ALL else top, seed=seed_from(random))
-        found = climb(goal, start, MIGRATIONS, DIRECTED, statistics=told)
+        found = setup.moved(goal, start, DIRECTED, statistics=told)
         end = setup.row_of(goal, setup.DIRECTED_RULES, found) | {"top": top, "told": _named(top)}
         yield from setup.rows_by_period(found, ROUNDS, "load", **end, **{OPTIMAL: best})
     yield from setup.rows_by_period(best, ROUNDS, "load", told=OPTIMAL)
@@ -111,10 +116,10 @@ def check_steps(rows: Rows) -> Verdict:
     best, greedy = mean(rows, OPTIMAL), mean(rows, setup.GLOBAL)
     start = mean(rows, "load", period=0, method=setup.LOCAL_RULES)
     return Verdict.of(
-        directed <= 5,
+        words.equal(1 + directed / 100, 1) and not words.equal(1 + local / 100, 1),
         ours=f"directed {directed:.1f} % above the bound of {best:.2f} cycles",
         ratio=1 + directed / 100,
-        reason=f"Judged: directed rules within 5 % of the bound in every run. The start has {start:.1f} "
+        reason=f"In the worst run; local rules must not get there. The start has {start:.1f} "
         f"cycles, GLOBAL {greedy:.2f}. Local rules end {local:.1f} % above: neighbours in four trees are so "
         "many that load is handed on from one to the next, where the thesis' local rules stop.",
     )
@@ -127,10 +132,10 @@ def check_sizes(rows: Rows) -> Verdict:
     over = [100 * (cost / best[nodes] - 1) for nodes, cost in ours.items()]
     loads = [listed(costs, "{:.2f}") for costs in (ours, greedy)]
     return Verdict.of(
-        max(over) <= 5 and all(ours[nodes] < greedy[nodes] for nodes in ours),
+        all(words.equal(cost, best[nodes]) and cost < greedy[nodes] for nodes, cost in ours.items()),
         ours=f"{loads[0]} cycles, GLOBAL {loads[1]} at {listed(list(ours))} nodes",
         ratio=1 + max(over) / 100,
-        reason="Judged: within 5 % of the bound and below GLOBAL at every size. Above the bound: "
+        reason="Equal to the bound and below GLOBAL at every size? Above the bound: "
         f"{listed(over, '{:.1f}')} %.",
     )
 
@@ -139,15 +144,15 @@ def check_starts(rows: Rows) -> Verdict:
     """Figure 5.16: better from every start; most from the roots, least from the least loaded sites."""
     gains = curves(rows, "improvement", "nodes", method=STARTS)
     client, root, greedy = gains.values()
-    last = max(greedy)
+    if PAPER_NODES not in greedy:
+        return Verdict.not_run("no network of 150 nodes was run")
     ordered = all(root[nodes] > client[nodes] > greedy[nodes] > 0 for nodes in root)
     by_size = named(gains, lambda gain: listed(gain, "{:.0f}") + " %", separator="; ")
     return Verdict.of(
-        ordered and greedy[last] >= 14,
-        ours=f"{greedy[last]:.0f} % from greedy at {last} nodes",
-        ratio=greedy[last] / 28,
-        reason="Judged: roots gain most, greedy least, and that at the largest size at least half of the "
-        f"thesis' 28 %. {by_size} at {listed(list(root))} nodes.",
+        ordered and words.as_given(greedy[PAPER_NODES], PAPER_GAIN),
+        ours=f"{greedy[PAPER_NODES]:.0f} % from greedy at {PAPER_NODES} nodes",
+        ratio=greedy[PAPER_NODES] / PAPER_GAIN,
+        reason=f"Roots must gain most, greedy least. {by_size} at {listed(list(root))} nodes.",
     )
 
 
@@ -157,7 +162,7 @@ def check_statistics(rows: Rows) -> Verdict:
     periods = means(last, "periods", by="top")
     off = {_named(top): above(select(last, top=top)) for top in periods}
     return Verdict.of(
-        max(off.values()) <= 10,
+        max(off.values()) <= PAPER_OFF,
         ours=named(off, "{:.1f} %") + " above the bound",
         ratio=1 + max(off.values()) / 100,
         reason="Judged: within 10 % of the bound with every k, in every run. Periods until nothing helps: "
@@ -176,9 +181,9 @@ def check_partition(rows: Rows) -> Verdict:
     )
     bounds = [mean(rows, "bound", operators=kind) for kind in (MIXED, FILTERS)]
     return Verdict.of(
-        mixed >= 1,
+        mixed > 0 and not words.equal(1 - mixed / 100, 1),
         ours=named(loads, lambda each: named(each, "{:.2f}"), separator="; ") + " cycles",
-        reason=f"Judged: with the thesis' operators, both together at least 1 % below either alone; it is "
+        reason=f"Judged: with the thesis' operators, both together below either alone; it is "
         f"{mixed:.1f} %. Without partition no placement can be below {bounds[0]:.2f} cycles, and migration "
         "alone comes close: sites have many operators to hand on, and the heaviest are sorts, which Table "
         "5.1 does not split. Partition pays where single operators weigh most: with few queries of filters "
@@ -215,6 +220,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[100], queries=[500], run=[1, 2, 3]),
         quick=grid(nodes=[40], queries=[200], run=[1, 2]),
         run=run_steps,
+        measured=("load", "cost", OPTIMAL, setup.GLOBAL, "rewrites"),
+        labels=("method", "period"),
         answers={
             "003-fig5.14": answer(check_steps, setup.by_period("Maximum load", y="load", y_label=CYCLES))
         },
@@ -226,6 +233,7 @@ EXPERIMENTS = (
         grid=grid(nodes=[50, 100, 150, 200], queries=[500], run=[1, 2]),
         quick=grid(nodes=[20, 40], queries=[120], run=[1]),
         run=run_sizes,
+        measured=("cost", "start", "improvement", OPTIMAL, "rewrites"),
         answers={"003-fig5.15": answer(check_sizes, BY_SIZE), "003-fig5.16": answer(check_starts, BY_START)},
         deviation=BOUND,
     ),
@@ -235,6 +243,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[100], queries=[500], tops=["40 80 0"], run=[1, 2, 3]),
         quick=grid(nodes=[40], queries=[200], tops=["8 16 0"], run=[1]),
         run=run_statistics,
+        measured=("load", "cost", "periods", OPTIMAL, "rewrites"),
+        labels=("method", "period", "top", "told"),
         answers={"003-fig5.17": answer(check_statistics, BY_STATISTICS)},
         deviation=BOUND,
     ),
@@ -250,6 +260,7 @@ EXPERIMENTS = (
             *grid(nodes=[40], queries=[6], operators=[FILTERS], run=[1]),
         ),
         run=run_partition,
+        measured=("cost", "broken", "rewrites", "improvement", "bound"),
         answers={"003-fig5.23": answer(check_partition, BY_RULES)},
         deviation=setup.DEVIATION
         + " Also with few queries, of filters alone, where single operators weigh most.",

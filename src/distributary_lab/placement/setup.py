@@ -6,6 +6,8 @@ Rules:
 - Sites are those of `tree.networks`. Over all of them span four trees, each with another root, in which every
   site joined under a random one; the 700 feeds are dealt at random to the trees' roots, clients to the other
   sites. Queries are chains of five operators, and which feed they read follows a Zipf distribution.
+- The thesis moves operators one by one (section 5.4.1). Rows of a method whose name ends with `TOGETHER` may
+  also move several at once, which is a rule of ours; no claim of the thesis rests on them.
 - A climb starts with every operator at its client's: CLIENT-TREE, unless an experiment says otherwise.
 - Costs in rows are those of a placement counted anew, and a run fails if a climb promised another one.
 
@@ -31,9 +33,9 @@ from distributary.plan.queries.goals import parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.optimiser import QueryClimb, climb
 from distributary.plan.queries.placement import Placement, SiteNetwork
-from distributary.plan.queries.rules import QueryRule, RuleArea
+from distributary.plan.queries.rules import MIGRATION, MIGRATIONS, QueryRule, RuleArea
 from distributary.plan.trees.tree import random_tree
-from distributary_lab.experiment import Plot, Point, Row, Value, seed_from
+from distributary_lab.experiment import OpenParameter, Plot, Point, Row, Runs, Value, seed_from
 from distributary_lab.rows import number, stretched
 from distributary_lab.tree.networks import network_at, site_experiment
 
@@ -41,6 +43,8 @@ TREES = 4
 
 CLIENT_TREE, CLIENT_STAR, SOURCE, GLOBAL = "CLIENT-TREE", "CLIENT-STAR", "SOURCE", "GLOBAL"
 LOCAL_RULES, DIRECTED_RULES, HYBRID_RULES = "local", "directed", "hybrid"
+TOGETHER = " and together"
+"""Added to the name of a method that may also move operators together: a rule of ours."""
 
 DEVIATION = (
     "Sites and latencies are the lab's wide-area network, not PlanetLab's. What the thesis does not give of "
@@ -159,8 +163,38 @@ def rows_by_period(found: QueryClimb | float, periods: int, column: str, /, **ot
     return [{**others, "period": period, column: cost} for period, cost in costs]
 
 
-placement_experiment = partial(site_experiment, deviation=DEVIATION)
-"""An experiment over sites that may be given in files, with the deviation that all of them share."""
+def moved(goal: Goal, start: Placement, area: RuleArea, **options: Any) -> QueryClimb:
+    """A climb that moves operators one by one, as the thesis does."""
+    return climb(goal, start, (MIGRATION,), area, **options)
+
+
+def moved_together(goal: Goal, start: Placement, area: RuleArea) -> QueryClimb:
+    """A climb that may move several operators of a site at once."""
+    return climb(goal, start, MIGRATIONS, area)
+
+
+OPERATORS = OpenParameter(
+    "selectivities and cycles of the operators",
+    "round numbers",
+    "the thesis gives those of its filters only",
+    after=False,
+)
+NETWORK = OpenParameter(
+    "the sites' network",
+    "the lab's wide-area network of 200 sites",
+    "the thesis used measurements of PlanetLab that are not public",
+    after=False,
+)
+
+placement_experiment = partial(
+    site_experiment,
+    deviation=DEVIATION,
+    measured=("cost", "broken", "rewrites", "periods"),
+    labels=("method",),
+    runs=Runs.MODEL,
+    open_parameters=(NETWORK, OPERATORS),
+)
+"""An experiment over sites that may be given in files, with what all of them share."""
 
 by_period = partial(Plot, x="period", series="method", x_label="optimisation period")
 

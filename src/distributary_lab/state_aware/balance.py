@@ -16,7 +16,18 @@ from distributary.model import Event, Subscription
 from distributary.sim.deployment import Deployment
 from distributary.systems.state_aware.lengths.target import WorkTarget
 from distributary.systems.state_aware.lengths.thresholds import BalancedThresholds
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
+from distributary_lab.experiment import (
+    Experiment,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Runs,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
 from distributary_lab.rows import gini, mean, select
 from distributary_lab.state_aware.stock_application import CIRCLE, deploy
 
@@ -119,6 +130,11 @@ EXPERIMENTS = (
         grid=grid(nodes=[400], items=[60], subscriptions=[2000], minutes=[60], repetition=list(range(8))),
         quick=grid(nodes=[200], items=[30], subscriptions=[1000], minutes=[10], repetition=list(range(4))),
         run=run_balance,
+        measured=tuple(
+            f"{name}_{of}" for name in ("work", "kept") for of in ("most", "mean", "ratio", "gini")
+        ),
+        labels=("lengths",),
+        runs=Runs.NODES,
         deviation="Random walks of even liveliness; items are chosen by Zipf's law, tolerances evenly.",
         answers={"beyond-segment-lengths": answer(check_balance, BUSIEST)},
     ),

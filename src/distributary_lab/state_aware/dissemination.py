@@ -22,8 +22,21 @@ from distributary.errors import DistributaryError
 from distributary.systems.state_aware.segments import NODES
 from distributary.workloads import stock_days
 from distributary.workloads.quotes import Distribution
-from distributary_lab.experiment import Experiment, Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import curves, mean, means, named, number, numbers, select
+from distributary_lab import words
+from distributary_lab.experiment import (
+    Experiment,
+    OpenParameter,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Runs,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
+from distributary_lab.rows import curves, labelled, mean, means, named, number, numbers, select
 from distributary_lab.state_aware.stock_application import COMPARED, run_application
 
 DISTRIBUTIONS = ("Uni-Uni", "Uni-Par", "Par-Uni", "Par-Par")
@@ -37,8 +50,10 @@ PAPER_MOST = 60
 FULL = {"minutes": 240, "sources": 200, "subscribers": 200, "every": 10.0}
 SMALL = {"minutes": 30, "sources": 30, "subscribers": 30, "every": 1.5}
 """As many subscriptions a source as in a full run, on fewer sources and for a shorter time."""
-MARKED = 1.25
-"""A difference is marked when the largest is so many times the least."""
+PAPER_SAVED = (0.2, 0.4)
+"""What MFD saves of SF's messages in networks of medium size (section 5.2)."""
+PAPER_LARGEST = 1600
+"""Nodes of the largest network that was measured."""
 
 
 def run_sizes(point: Point, random: np.random.Generator) -> list[Row]:
@@ -87,6 +102,14 @@ def _rows(point: Point, distributions: str, seed: int) -> list[Row]:
 def check_little_difference(rows: Rows, column: str, unit: str) -> Verdict:
     """Figures 9a and 9c: what the four combinations cost differs little."""
     costs = curves(rows, column, "distributions", system=PAPERS)
+    by_maximum = {
+        system: [
+            means(rows, column, by="distributions", system=system, maximum=maximum)
+            for maximum in labelled(rows, "maximum")
+        ]
+        for system in PAPERS
+    }
+    little = all(words.flat(found) for each in by_maximum.values() for found in each)
     ratios = {system: max(found.values()) / min(found.values()) for system, found in costs.items()}
     spans = {
         system.upper(): f"{min(found.values()):.1f} to {max(found.values()):.1f} {unit}"
@@ -95,12 +118,12 @@ def check_little_difference(rows: Rows, column: str, unit: str) -> Verdict:
     worst = max(ratios, key=ratios.__getitem__)
     most, least = (pick(costs[worst], key=costs[worst].__getitem__) for pick in (max, min))
     reason = (
-        f"{worst.upper()} differs most: {most} has {ratios[worst]:.2f} times the {unit} of {least}; "
-        f"up to {MARKED} counts as no marked difference."
+        f"{worst.upper()} differs most: {most} has {ratios[worst]:.2f} times the {unit} of {least}, over all "
+        "largest tolerances; judged at each."
     )
-    if worst == "mfd" and ratios[worst] > MARKED:
+    if worst == "mfd":
         reason += " Even tolerances have more digits than small ones: more proxies to set up, more to climb."
-    return Verdict.of(max(ratios.values()) <= MARKED, ours=named(spans), reason=reason)
+    return Verdict.of(little, ours=named(spans), reason=reason)
 
 
 check_9a = partial(check_little_difference, column="subscription", unit="messages")
@@ -110,7 +133,7 @@ check_9c = partial(check_little_difference, column="delay", unit="hops")
 def check_9b(rows: Rows) -> Verdict:
     """Par-Uni costs most and Uni-Par least, and MFD less than SF."""
     wrong = []
-    for maximum in sorted(set(map(int, numbers(rows, "maximum")))):
+    for maximum in labelled(rows, "maximum"):
         sf, mfd = curves(rows, "publication", "distributions", system=PAPERS, maximum=maximum).values()
         for system, costs in (("SF", sf), ("MFD", mfd)):
             if max(costs, key=costs.__getitem__) != "Par-Uni":
@@ -137,11 +160,6 @@ class LogarithmFit:
         self.slope, self.base = linear_regression(logarithms, means)
         self.r_squared = correlation(logarithms, means) ** 2 if len(set(means)) > 1 else 1.0
 
-    @property
-    def good(self) -> bool:
-        """Whether costs grow, and the logarithm explains nearly all of it."""
-        return self.slope > 0 and self.r_squared > 0.9
-
     def at(self, nodes: int) -> float:
         """The cost that it extrapolates to."""
         return self.base + self.slope * log2(nodes)
@@ -152,13 +170,13 @@ class LogarithmFit:
 
 def _ordinary(rows: Rows) -> Rows:
     """The rows on the sizes of the paper."""
-    return [row for row in select(rows, span=NODES) if number(row, "nodes") <= max(SIZES)]
+    return [row for row in select(rows, span=NODES) if int(row["nodes"]) <= PAPER_LARGEST]
 
 
 def by_size(rows: Rows, column: str) -> tuple[dict[int, float], dict[int, float]]:
     """Of SF and of MFD: means of a column by the sizes of the paper."""
     sf, mfd = curves(_ordinary(rows), column, "nodes", system=PAPERS).values()
-    if len(sf) < 3:
+    if not list(sf)[2:]:
         raise DistributaryError("growth needs at least three sizes of the network")
     return sf, mfd
 
@@ -168,7 +186,8 @@ def check_10a(rows: Rows) -> Verdict:
     sf, mfd = by_size(rows, "subscription")
     ratio = fmean(mfd[nodes] / sf[nodes] for nodes in sf)
     fits = {"SF": LogarithmFit(sf), "MFD": LogarithmFit(mfd)}
-    holds = 1.0 < ratio < 1.5 and all(fit.good for fit in fits.values())
+    above = all(words.slightly(mfd[nodes], sf[nodes]) for nodes in sf)
+    holds = above and words.logarithmic(sf) and words.logarithmic(mfd)
     ours = f"MFD {ratio:.2f} times SF; {named(fits, separator='; ')}"
     return Verdict.of(holds, ours=ours, ratio=ratio, reason="" if holds else "not as the paper draws it")
 
@@ -180,34 +199,50 @@ def check_10b(rows: Rows) -> Verdict:
     waits = mean(_ordinary(rows), "waits", system="mfd")
     ours = f"MFD {ratio:.2f} times the hops of SF; {LogarithmFit(sf)} for SF, {LogarithmFit(mfd)} for MFD"
     reason = f"Leaders' waiting, which hops do not show, adds the time of {waits:.1f} hops to a delivery."
-    return Verdict.of(ratio <= 1.05, ours=ours, ratio=ratio, reason=reason)
+    return Verdict.of(
+        all(words.no_worse(mfd[nodes], sf[nodes]) for nodes in sf), ours=ours, ratio=ratio, reason=reason
+    )
 
 
 def check_10c(rows: Rows) -> Verdict:
-    """MFD saves a fifth or more of SF's messages; growth is logarithmic; a million nodes stay under 60."""
+    """MFD saves 20 to 40 %, whatever the segments' length; growth is logarithmic, and small at a million."""
     sf, mfd = by_size(rows, "publication")
+    least, most = PAPER_SAVED
     savings = [1 - mfd[nodes] / sf[nodes] for nodes in sf]
-    fits = {"SF": LogarithmFit(sf), "MFD": LogarithmFit(mfd)}
     million = means(rows, "publication", by="system", nodes=MILLION)
-    if not all(million.get(system) for system in COMPARED):
+    if not all(million.get(system) for system in PAPERS):
         return Verdict.not_run("no ring of a million nodes in these rows")
-    fitting = all(fit.good for fit in fits.values())
-    small = max(million["sf"], million["mfd"]) < PAPER_MOST
-    wrong = [
-        *([] if min(savings) >= 0.2 else [f"MFD saves only {min(savings):.0%} at some size."]),
-        *([] if small else [f"A publication takes {PAPER_MOST} messages or more at a million nodes."]),
-        *([] if fitting else ["The growth does not fit a logarithm."]),
-    ]
     by_sf, by_mfd = curves(rows, "publication", "span", system=PAPERS, nodes=400).values()
-    told = ", ".join(f"{1 - by_mfd[span] / by_sf[span]:.0%} at {span:g}" for span in by_sf)
-    spans = f"What MFD saves depends on how many nodes a segment spans, which the paper leaves open: {told}."
+    by_span = {span: 1 - by_mfd[span] / by_sf[span] for span in by_sf}
+    told = ", ".join(f"{saved:.0%} at {span:g}" for span, saved in by_span.items())
+    wrong = [
+        *(
+            []
+            if all(least <= saved <= most for saved in savings)
+            else ["MFD saves more or less at some size."]
+        ),
+        *(
+            []
+            if all(least <= saved <= most for saved in by_span.values())
+            else ["It depends on an open length."]
+        ),
+        *(
+            []
+            if max(million.values()) < PAPER_MOST
+            else [f"A million nodes take {PAPER_MOST} messages or more."]
+        ),
+        *([] if words.logarithmic(sf) and words.logarithmic(mfd) else ["The growth fits no logarithm."]),
+    ]
+    fits = {"SF": LogarithmFit(sf), "MFD": LogarithmFit(mfd)}
     return Verdict.of(
         not wrong,
-        ours=f"MFD saves {min(savings):.0%} to {max(savings):.0%}; at a million nodes, run: SF "
-        f"{million['sf']:.1f}, MFD {million['mfd']:.1f}, thresholds {million['thresholds']:.1f} messages; "
+        ours=f"MFD saves {min(savings):.0%} to {max(savings):.0%} with segments of {NODES:g} nodes; at a "
+        f"million nodes, run: SF {million['sf']:.1f}, MFD {million['mfd']:.1f} messages; "
         + named(fits, lambda fit: f"{fit}, {fit.at(MILLION):.1f} extrapolated", separator="; "),
-        ratio=fmean(savings) / 0.3,
-        reason=" ".join([*wrong, spans]),
+        ratio=fmean(savings) / fmean(PAPER_SAVED),
+        reason=" ".join(wrong)
+        + " What MFD saves by how many nodes a segment spans, at 400 nodes, which the paper "
+        f"leaves open: {told}.",
     )
 
 
@@ -263,6 +298,15 @@ BY_SPAN = Plot(
     **PUBLISHING,
 )
 
+MEASURED = ("publication", "subscription", "delay", "waits", "deliveries", "built", "as_sf")
+SEGMENTS = OpenParameter(
+    "the length of a ring segment",
+    f"{NODES:g} nodes on average",
+    "of those tried, the one at which MFD saves what the paper reports",
+    after=True,
+    effect="MFD saves less with shorter segments; 002-fig10c is judged over 2 to 32 nodes",
+)
+
 EXPERIMENTS = (
     Experiment(
         name="state-aware-distributions",
@@ -270,6 +314,11 @@ EXPERIMENTS = (
         grid=_points(FULL, grid(maximum=[16, 32, 48, 64], nodes=[400], span=[NODES])),
         quick=_points(SMALL, grid(maximum=[16, 64], nodes=[400], span=[NODES])),
         run=run_distributions,
+        measured=MEASURED,
+        labels=("system", "distributions"),
+        ours={"system": ("thresholds",)},
+        runs=Runs.NODES,
+        open_parameters=(SEGMENTS,),
         deviation=GENERATED,
         answers={
             "002-fig9a": answer(check_9a, by_maximum("Subscription cost", **SUBSCRIBING)),
@@ -283,6 +332,11 @@ EXPERIMENTS = (
         grid=_points(FULL, _figure_10(SIZES, [2, 4, 8, 32])),
         quick=_points(SMALL, _figure_10([100, 400, 1600], [4, 32])),
         run=run_sizes,
+        measured=MEASURED,
+        labels=("system",),
+        ours={"system": ("thresholds",)},
+        runs=Runs.NODES,
+        open_parameters=(SEGMENTS,),
         deviation=GENERATED,
         answers={
             "002-fig10a": answer(check_10a, by_nodes("Subscription cost", **SUBSCRIBING)),

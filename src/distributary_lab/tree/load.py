@@ -29,11 +29,22 @@ from distributary.plan.trees.optimum import best_paths
 from distributary.plan.trees.rules import LOCAL
 from distributary.plan.trees.tree import Sites, Tree, random_tree
 from distributary.plan.trees.tree import star as star_of
-from distributary_lab.experiment import Plot, Point, Row, Rows, Verdict, answer, grid, seed_from
-from distributary_lab.rows import mean, means, numbers, select, stretched
+from distributary_lab import words
+from distributary_lab.experiment import (
+    OpenParameter,
+    Plot,
+    Point,
+    Row,
+    Rows,
+    Verdict,
+    answer,
+    grid,
+    seed_from,
+)
+from distributary_lab.rows import labelled, mean, means, numbers, select, stretched
 from distributary_lab.tree.climbs import AVERAGE_LATENCY, MAXIMUM_LATENCY, optimum
 from distributary_lab.tree.latency import DEVIATION, latency_experiment
-from distributary_lab.tree.networks import network_at
+from distributary_lab.tree.networks import SITES, network_at
 
 Floats = NDArray[np.float64]
 
@@ -73,20 +84,23 @@ def run_load(point: Point, random: np.random.Generator) -> list[Row]:
 
 def check_load(rows: Rows) -> Verdict:
     """Figure 4.23: the star is best idle and worst under load; the optimised tree beats them all."""
-    idle, load, end = 1, IDLE_PERIODS + 1, IDLE_PERIODS + LOAD_PERIODS + OPTIMISED_PERIODS
+    last = max(labelled(rows, "period"))
+    moments = {
+        IDLE: select(rows, phase=IDLE),
+        LOAD: select(rows, phase=LOAD),
+        OPTIMISED: select(rows, period=last),
+    }
     star, tree = (
-        {period: mean(rows, shape, period=period) / 1000 for period in (idle, load, end)}
-        for shape in ("star", "tree")
+        {phase: mean(found, shape) / 1000 for phase, found in moments.items()} for shape in ("star", "tree")
     )
-    less = tree[end] / tree[idle]
+    less = tree[OPTIMISED] / tree[IDLE]
     return Verdict.of(
-        star[idle] < tree[idle] and tree[load] < star[load] and tree[end] < star[load],
-        ours=f"idle: star {star[idle]:.1f} s, tree {tree[idle]:.1f} s; under load: star {star[load]:.1f} s, "
-        f"tree {tree[load]:.1f} s, optimised {tree[end]:.1f} s",
-        ratio=tree[end] / star[load],
-        reason="Judged: the star ahead while idle, behind the random tree under load, and the optimised tree "
-        f"ahead of both. Optimised it takes {100 * less:.0f} % of what the random tree took without load; in "
-        "the thesis, less than all. How long matching takes is ours to set.",
+        star[IDLE] < tree[IDLE] and tree[LOAD] < star[LOAD] and tree[OPTIMISED] < min(star[LOAD], tree[IDLE]),
+        ours=f"idle: star {star[IDLE]:.1f} s, tree {tree[IDLE]:.1f} s; under load: star {star[LOAD]:.1f} s, "
+        f"tree {tree[LOAD]:.1f} s, optimised {tree[OPTIMISED]:.1f} s",
+        ratio=tree[OPTIMISED] / star[LOAD],
+        reason="The star must be ahead while idle and behind the random tree under load, and the optimised "
+        f"tree ahead of both and of the random tree without load: it takes {100 * less:.0f} % of that.",
     )
 
 
@@ -192,13 +206,15 @@ def check_drift(rows: Rows) -> Verdict:
     above = means(rows, "above", by="method")
     share = back[PATIENT] / max(back[EAGER], 1)
     return Verdict.of(
-        share <= 0.02 and above[PATIENT] <= above[EAGER] + 2 and above[PATIENT] < above[STILL],
+        words.orders_of_magnitude(back[PATIENT], back[EAGER])
+        and above[PATIENT] <= above[EAGER]
+        and above[PATIENT] < above[STILL],
         ours=f"{back[PATIENT]:.1f} moves back and forth in a run, {moved[PATIENT]:.0f} moves in all; eager "
         f"{back[EAGER]:.0f} of {moved[EAGER]:.0f}",
         ratio=share,
         reason=f"Latency {above[PATIENT]:.1f} % above the best at the time on average, eager "
-        f"{above[EAGER]:.1f} %, a tree left alone {above[STILL]:.1f} %. Judged: a fiftieth of the moves back "
-        "and forth, no more than two points above the eager keeper, and better than to do nothing.",
+        f"{above[EAGER]:.1f} %, a tree left alone {above[STILL]:.1f} %. Judged: orders of magnitude fewer "
+        "moves back and forth, at no higher a latency than the eager keeper or than to do nothing.",
     )
 
 
@@ -221,6 +237,19 @@ EXPERIMENTS = (
         grid=grid(nodes=[20], run=list(range(1, 51))),
         quick=grid(nodes=[20], run=[1, 2, 3, 4, 5, 6]),
         run=run_load,
+        measured=("tree", "star"),
+        labels=("period", "phase"),
+        open_parameters=(
+            SITES,
+            OpenParameter(
+                "how long matching takes a site, for each child",
+                f"{MATCHING:.0f} ms in the median, spread by {SPREAD}",
+                "the thesis gives none; so that the star falls behind",
+                after=True,
+                effect="the less it is, the longer the star stays ahead; the more, the further the optimised "
+                "tree stays behind the one without load",
+            ),
+        ),
         answers={"003-fig4.23": answer(check_load, PHASES)},
         deviation=DEVIATION + " Processing times are drawn, 42 ms a child in the median, and are the same "
         "from the fetch to the end.",
@@ -231,6 +260,8 @@ EXPERIMENTS = (
         grid=grid(nodes=[40], goal=list(GOALS), run=list(range(1, 26))),
         quick=grid(nodes=[20], goal=list(GOALS), run=[1, 2]),
         run=run_drift,
+        measured=("above", "moved", "back"),
+        labels=("method", "period"),
         answers={"beyond-tree-drift": answer(check_drift, *ABOVE)},
     ),
 )

@@ -25,7 +25,7 @@ from distributary.errors import DistributaryError
 from distributary.plan.trees.matrices import read_matrices
 from distributary.plan.trees.tree import Sites
 from distributary.sim.latency import WideAreaLatency
-from distributary_lab.experiment import Experiment, Point
+from distributary_lab.experiment import Experiment, OpenParameter, Point, Runs
 
 MOST_SITES = 200
 
@@ -48,8 +48,16 @@ OPTIONS = {
 """What the experiments on trees let be set (`Experiment.options`)."""
 
 
-site_experiment = partial(Experiment, options=OPTIONS)
-"""An experiment over sites that may be given in files."""
+SITES = OpenParameter(
+    "the sites' network",
+    "the lab's wide-area network of 200 sites",
+    "the thesis replayed measurements of PlanetLab that are not public",
+    after=False,
+    effect="--set latency_file and bandwidth_file run it on another",
+)
+
+site_experiment = partial(Experiment, options=OPTIONS, runs=Runs.MODEL, open_parameters=(SITES,))
+"""An experiment over sites that may be given in files; trees are the planner's, not running nodes'."""
 
 
 def network_at(point: Point, random: np.random.Generator) -> Sites:
