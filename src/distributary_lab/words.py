@@ -177,11 +177,16 @@ def falls(values: Series) -> bool:
 def tapers(values: Series) -> bool:
     """Grows less and less, by factors.
 
-    >>> tapers([1, 4, 8, 9]), tapers([1, 2, 4, 8])
-    (True, False)
+    >>> tapers([1, 4, 8, 9]), tapers([1, 2, 4, 8]), tapers([9, 8, 4])
+    (True, False, False)
     """
     found = _values(values)
-    return falls([other / one for one, other in pairwise(found)]) and len(found) > 2
+    return (
+        min(found) > 0
+        and rises(found)
+        and falls([other / one for one, other in pairwise(found)])
+        and len(found) > 2
+    )
 
 
 def mostly(found: Iterable[bool]) -> bool:
@@ -206,9 +211,11 @@ def exponent(values: Mapping[int, float] | Mapping[float, float]) -> float:
 def linear(values: Mapping[int, float] | Mapping[float, float]) -> bool:
     """In proportion to x.
 
-    >>> linear({1: 1.0, 2: 2.1, 4: 4.0}), linear({1: 1.0, 2: 4.0, 4: 16.0})
-    (True, False)
+    >>> linear({1: 1.0, 2: 2.1, 4: 4.0}), linear({1: 1.0, 2: 4.0, 4: 16.0}), linear({1: 0.0, 2: 1.0})
+    (True, False, False)
     """
+    if min(values.values()) <= 0:
+        return False
     fits = _share(_logarithms(values), _logarithms(values.values()))
     return abs(exponent(values) - 1) <= EXPONENT and fits >= FIT
 
@@ -234,10 +241,10 @@ def logarithmic(values: Mapping[int, float] | Mapping[float, float]) -> bool:
 def exponential(values: Mapping[int, float] | Mapping[float, float]) -> bool:
     """Grows by the same factor for the same step of x.
 
-    >>> exponential({1: 2.0, 2: 4.1, 3: 8.0}), exponential({1: 8.0, 2: 4.0, 3: 2.0})
-    (True, False)
+    >>> exponential({1: 2.0, 2: 4.1, 3: 8.0}), exponential({1: 8.0, 2: 4.0, 3: 2.0}), exponential({1: 0.0})
+    (True, False, False)
     """
-    return _grows_by(list(values), _logarithms(values.values()))
+    return min(values.values()) > 0 and _grows_by(list(values), _logarithms(values.values()))
 
 
 def _values(values: Series) -> list[float]:
