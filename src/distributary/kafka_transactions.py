@@ -82,17 +82,22 @@ class TransactionalWriter:
             raise KafkaTroubleError(found.error.str())
         return WrittenPlace(found.metadata or "", found.offset) if found.offset >= 0 else None
 
-    def write(self, messages: Iterable[KafkaMessage], written: WrittenPlace) -> list[int]:
+    def write(
+        self, messages: Iterable[KafkaMessage], written: WrittenPlace, *, whole: bool = False
+    ) -> list[int]:
         """Write records and the place together, or nothing; gives which of them are too long, and left out.
 
-        KafkaTroubleError when it is not certain that they are written, or that they are not. The records are
-        iterated again when Kafka finds one too long.
+        With `whole` nothing is written when one is too long. KafkaTroubleError when it is not certain that
+        they are written, or that they are not. The records are iterated again when Kafka finds one too long.
         """
         self._refused = set()
         place = TopicPartition(self._anchor, 0, written.place, metadata=written.mark)
         try:
             while not self._try(messages):
                 self._producer.abort_transaction(PATIENCE)
+            if whole and self._refused:
+                self._producer.abort_transaction(PATIENCE)
+                return sorted(self._refused)
             group = self._group.consumer_group_metadata()
             self._producer.send_offsets_to_transaction([place], group, PATIENCE)
             self._producer.commit_transaction(PATIENCE)

@@ -77,7 +77,7 @@ def test_a_kafka_that_is_away_is_told_and_does_not_keep_a_broker_from_ending(
         while not notes:
             await asyncio.sleep(0.01)
         await made.stop()
-        assert made.state()["troubles"]
+        assert made.intakes[0].trouble is not None
 
     asyncio.run(run())
     assert "127.0.0.1:1" in notes[0]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -119,8 +119,10 @@ def world(directory: Path) -> Iterator[tuple[KafkaServer, list[KilledBroker], st
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(3))
-def test_each_record_arrives_once_through_kills_of_brokers_and_of_kafka(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
+def test_each_record_arrives_once_through_kills_of_brokers_and_of_kafka(
+    tmp_path: Path, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    random, fired = Random(seed), Counter[str]()
     command = f"pytest -m chaos tests/edge/kafka/test_killed.py -k '{seed}'"
     with replayed_by(command), world(tmp_path) as (kafka, brokers, source, sink):
         wait_until_in_force(kafka, brokers, source, sink)
@@ -135,10 +137,13 @@ def test_each_record_arrives_once_through_kills_of_brokers_and_of_kafka(tmp_path
                 victim = random.choice([*brokers, *brokers, kafka])
                 victim.stop()
                 victim.start()
+                fired["kill of Kafka" if victim is kafka else "kill of a broker"] += 1
         assert producer.flush(PATIENCE) == 0
         due = [number for number in range(RECORDS) if number % 3]
         records = kafka.committed(sink, len(due) + 1)
         got = [json.loads(each.value() or b"")["number"] for each in records]
+        record_property("faults", dict(fired))
+        record_property("compared", {"events": RECORDS, "deliveries": len(got)})
         twice = [number for number, times in Counter(got).items() if times > 1]
         assert twice == []
         assert sorted(got) == [*due, RECORDS]

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -62,11 +62,15 @@ class KafkaBridge:
         check_connection(settings.connection, [each.options for each in settings.source] or [{}])
         file = data / QUARANTINE if data is not None else None
         self.quarantine = RecordQuarantine(Path(settings.quarantine) if settings.quarantine else file, note)
-        member = f"{network}-{broker}" if data is not None else None
         self.intakes = [
             KafkaIntake(
                 f"Kafka's {', '.join(source.topics)}",
-                partial(ConfluentReader, settings.connection, source, member),
+                partial(
+                    ConfluentReader,
+                    settings.connection,
+                    source,
+                    f"{network}-{broker}-{number}" if data is not None else None,
+                ),
                 RecordReader(source, settings.name),
                 publish,
                 self.quarantine,
@@ -123,16 +127,6 @@ class KafkaBridge:
             await work
         except Exception as error:
             self._note(f"Kafka: could not bear {type(error).__name__}: {error}")
-
-    def state(self) -> Mapping[str, Any]:
-        """How it goes, for whoever asks."""
-        troubles = [each.trouble for each in self._parts if each.trouble is not None]
-        return {
-            "published": sum(each.published for each in self.intakes),
-            "written": sum(each.written for each in self.outlets),
-            "rejected": self.quarantine.count,
-            "troubles": troubles,
-        }
 
 
 def _identity(network: str, broker: str, sink: str) -> str:

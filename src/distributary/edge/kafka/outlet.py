@@ -197,7 +197,7 @@ class KafkaOutlet:
     def _tell(self, trouble: str | None) -> None:
         """Say what is wrong, or that it is over, once."""
         if trouble != self.trouble:
-            self._note(f"the sink {self._sink.name!r}: {trouble or 'Kafka answers again'}")
+            self._note(f"the sink {self._sink.name!r}: {trouble or 'goes on'}")
         self.trouble = trouble
 
 

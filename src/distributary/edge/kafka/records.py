@@ -221,5 +221,9 @@ def _content_type(event: Event, value: bytes) -> str:
     if BASE64 in event.attributes:
         return "application/octet-stream"
     if value.lstrip(SPACE).startswith(b"{"):
-        return "application/json"
+        try:
+            read_object(value)
+            return "application/json"
+        except InputError:
+            return "text/plain"
     return "application/xml" if event.document is not None else "text/plain"
