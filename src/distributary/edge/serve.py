@@ -48,6 +48,7 @@ from distributary.live.journal import Journal
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.live.status import log_line
 from distributary.model import Event
+from distributary.overlay.node import Message
 from distributary.systems.tree.feed_application import POLL_EVERY
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class ServedBroker:
         tls = _client_context(settings.certificate, settings.authority)
         try:
             stack.callback(self._offload.close)
-            stored = {}
+            stored: Mapping[str, Message] = {}
             if self._journal is not None:
                 stored = await asyncio.to_thread(self._journal.open)
                 stack.push_async_callback(self._journal.close)
@@ -160,7 +161,7 @@ class ServedBroker:
             await self.broker.start(*(settings.listen or ANY_PORT))
             self.sessions.restore(stored)
             self.room.start(stored)
-            await self._listen(tls)
+            await self._listen(tls, stored)
             self._open_kafka()
             works = [self._tick(), self._publish_demo()]
             works += [] if self.feeds is None else [self.feeds.run()]
@@ -171,8 +172,8 @@ class ServedBroker:
             await self.stop()
             raise
 
-    async def _listen(self, tls: ssl.SSLContext | None) -> None:
-        """Open the ports."""
+    async def _listen(self, tls: ssl.SSLContext | None, stored: Mapping[str, Message]) -> None:
+        """Open the ports, with what was kept."""
         settings = self.settings
         port = _free_port(settings.host, settings.mqtt, MQTT_PORT, "MQTT", self._note)
         mqtt = MqttServer(self.room, settings.host, port, tls)
@@ -187,7 +188,9 @@ class ServedBroker:
             note=self._note,
             webhook_rules=WebhookRules(private=settings.private_webhooks),
             mqtt=self.room,
+            disk=self._journal,
         )
+        service.clock.restore(stored)
         mounted = await self._open_console(service)
         port = _free_port(settings.host, settings.web, WEB_PORT, "the web", self._note)
         web = WebServer(service, tls, mounted)

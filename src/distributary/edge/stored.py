@@ -1,4 +1,6 @@
-"""What the edge keeps on the disk: sessions, how far they have come, their mailboxes; retained messages."""
+"""What the edge keeps on the disk: sessions, how far they have come, their mailboxes; retained messages, and
+how far the network's log had come when.
+"""
 
 from __future__ import annotations
 
@@ -65,3 +67,10 @@ class StoredRetained(NamedTuple):
 
     event: Event
     offset: Offset | None
+
+
+class StoredReach(NamedTuple):
+    """How far the network's log had come at a time."""
+
+    time: float
+    offset: Offset

@@ -21,6 +21,7 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "StoredItem": 372,
         "StoredRetained": 373,
         "StoredGap": 374,
+        "StoredReach": 375,
     },
     "overlay.courier": {"Packet": 5, "Ack": 6},
     "overlay.ring.ring": {"PayloadStamp": 7, "RoutedPayload": 8, "SegmentCast": 9, "RoutedBundle": 274},

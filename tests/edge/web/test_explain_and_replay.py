@@ -6,16 +6,22 @@ import asyncio
 import json
 import re
 import time
+from random import Random
 from urllib.parse import quote
 
 import pytest
 import websockets
+from hypothesis import given
+from hypothesis import strategies as st
 
 from distributary.edge.mqtt.room import MqttRoom
+from distributary.edge.web import replaying
 from distributary.edge.web.application import HANDLERS
 from distributary.edge.web.openapi import SCHEMAS, description
-from distributary.edge.web.replaying import MOST_SAMPLES, OffsetSample, OffsetTable
+from distributary.edge.web.replaying import MOST_SAMPLES, OffsetSample, OffsetTable, ReplayClock
 from distributary.model import Offset
+from edge.console.quiet_broker import QuietBroker
+from edge.session_world import TornDisk
 from edge.web.serving import ServedWeb, served_web
 from live.loops import alone, until
 
@@ -89,6 +95,43 @@ def test_the_table_of_offsets_stays_small_and_is_never_late() -> None:
     for moment in range(0, 10 * MOST_SAMPLES, 97):
         assert table.before(moment).number <= moment
     assert table.before(10 * MOST_SAMPLES).number == 10 * MOST_SAMPLES - 1
+
+
+class ReachingBroker(QuietBroker):
+    """A broker whose log comes as far as it is told."""
+
+    number = 0
+
+    def reached(self, subscriber: str) -> Offset | None:
+        return Offset(1.0, self.number)
+
+
+@given(
+    st.lists(st.tuples(st.integers(-2, 9), st.integers(0, 2), st.booleans()), max_size=60),
+    st.integers(2, 12),
+)
+def test_a_clock_that_starts_again_knows_what_it_knew_and_is_never_late(
+    steps: list[tuple[int, int, bool]], most: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replaying, "MOST_SAMPLES", most)
+        broker, disk, now = ReachingBroker(), TornDisk(Random(1)), [100.0]
+        clock, published = ReplayClock(broker, lambda: now[0], disk), list[tuple[float, int]]()
+        for passed, came, crashes in steps:
+            now[0] += passed
+            published += [(now[0], broker.number + each) for each in range(came)]
+            broker.number += came
+            clock.tell_progress()
+            if crashes:
+                while disk.waiting:
+                    disk.step()
+                before, clock = clock, ReplayClock(broker, lambda: now[0], disk)
+                clock.restore(dict(disk.stored))
+                assert len(clock.table) == len(before.table) == len(disk.stored)
+                for moment in range(90, 700, 7):
+                    due = [number for at, number in published if at > moment]
+                    assert clock.table.before(moment).number <= min(due, default=broker.number)
+                assert clock.table.before(10_000.0) == before.table.before(10_000.0)
 
 
 @alone

@@ -18,6 +18,7 @@ from distributary.edge.web.pulling import Puller
 from distributary.edge.web.replaying import ReplayClock
 from distributary.edge.web.tickets import Tickets
 from distributary.edge.web.webhooks import WebhookRules, Webhooks
+from distributary.live.runner import Disk
 
 if TYPE_CHECKING:
     from distributary.edge.mqtt.room import MqttRoom
@@ -62,6 +63,8 @@ class WebService:
     webhook_rules: WebhookRules = field(default_factory=WebhookRules)
     mqtt: MqttRoom | None = None
     """Where MQTT over WebSocket goes, if anywhere."""
+    disk: Disk | None = None
+    """Where is kept how far the network's log had come when."""
     certificates: dict[tuple[str, int], str] = field(default_factory=dict)
     """By the address and port of a connection: the user in the certificate that its other side has proved."""
     receivers: WeakSet[Puller] = field(default_factory=WeakSet)
@@ -74,7 +77,7 @@ class WebService:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "webhooks", Webhooks(self.sessions, self.note, self.webhook_rules))
-        object.__setattr__(self, "clock", ReplayClock(self.broker, self.sessions.now))
+        object.__setattr__(self, "clock", ReplayClock(self.broker, self.sessions.now, self.disk))
 
     def start(self) -> None:
         """Begin with what goes on without requests: webhooks, and the clock of replays."""
