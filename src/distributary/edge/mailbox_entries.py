@@ -135,6 +135,10 @@ def ranges_of(places: Iterable[int]) -> Iterator[tuple[int, int]]:
     >>> list(ranges_of([3, 4, 5, 9, 7, 8]))
     [(3, 5), (9, 9), (7, 8)]
     """
+    places = list(places)
+    if places and places == list(range(places[0], places[0] + len(places))):
+        yield places[0], places[-1]  # as almost always
+        return
     first = last = None
     for place in places:
         if last is None or first is None:

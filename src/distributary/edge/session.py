@@ -483,5 +483,6 @@ class Session:
             receiver.end("the log-in has expired")
         if self.trouble is not None:
             self.register_again()
-        self.mailbox.expire(now)
-        self._keep_changes()
+        if self.mailbox.bounds.seconds is not None:
+            self.mailbox.expire(now)
+            self._keep_changes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -254,3 +255,21 @@ def given_by(
     waiting = [len(session.mailbox) for session in world.sessions if session.subscriber != "publisher"]
     assert not any(waiting), waiting
     return got
+
+
+@pytest.mark.parametrize("before", [0, 65_530, 65_533])
+def test_packet_identifiers_begin_again_after_the_last(before: int) -> None:
+    world = World()
+    ann, bob = connected(world, version=VERSION_3), connected(world, "bob", version=VERSION_3)
+    ann.subscribe("a", qos=1)
+    session = world.sessions.get("ann")
+    assert session is not None
+    bob.publish("a", b"first")  # with it the session is somewhere in the log
+    ann.take()
+    session.mailbox.last = before
+    bob.send(*[PublishPacket("a", b"%d" % number, 1, packet_id=number + 1) for number in range(10)])
+    came = [each for each in ann.take() if isinstance(each, PublishPacket)]
+    expected = [(before + number + 1) % 65_535 + 1 for number in range(10)]
+    assert [each.packet_id for each in came] == expected
+    ann.send(*[AckPacket(PacketKind.PUBACK, each.packet_id) for each in came])
+    assert len(session.mailbox) == 0

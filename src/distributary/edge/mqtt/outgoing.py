@@ -23,7 +23,7 @@ from distributary.edge.mailbox_entries import ranges_of
 from distributary.edge.mqtt.codec import write_packet
 from distributary.edge.mqtt.fields import text_bytes, variable_integer
 from distributary.edge.mqtt.filters import FilterOptions
-from distributary.edge.mqtt.memory import SessionMemory, packet_id_of
+from distributary.edge.mqtt.memory import PACKET_IDS, SessionMemory, packet_id_of
 from distributary.edge.mqtt.message_run import MessageRun, with_identifiers
 from distributary.edge.mqtt.messages import (
     EXPIRES,
@@ -203,8 +203,10 @@ class OutgoingMessages:
             return sum([self._send(item, out) for item in entry.items()])
         out.append(written)
         if written[0] & 6:
-            places = range(entry.first, entry.place + 1)
-            self._under_way.update(zip(map(packet_id_of, places), places, strict=True))
+            places, first = range(entry.first, entry.place + 1), packet_id_of(entry.first)
+            follow = first + len(places) <= PACKET_IDS + 1  # as they do unless 1 comes after the last
+            ids = range(first, first + len(places)) if follow else map(packet_id_of, places)
+            self._under_way.update(zip(ids, places, strict=True))
         else:
             self._left_ranges.append((entry.first, entry.place))
         return len(written)

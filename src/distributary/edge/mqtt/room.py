@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from distributary.edge.mqtt.connection import MqttConnection
 
 
+ENOUGH = 500
+"""Events that are worth a call of the broker of their own: putting more together costs more than it saves."""
 _DIGITS = [f"{number:03x}" for number in range(1 << 12)]
 """The last digits of ids."""
 
@@ -257,14 +259,14 @@ class MqttRoom:
         """Publish parts in their order: those together that are of one form, up to so many bytes."""
         group: list[_Part] = []
         form: Hashable = None
-        size = 0
+        size = count = 0
         for part in parts:
             theirs, more = _form_of(part.events)
-            if group and (theirs != form or size + more > MOST_TOGETHER):
+            if group and (theirs != form or size + more > MOST_TOGETHER or count >= ENOUGH):
                 self._publish_together(group)
-                group, size = [], 0
+                group, size, count = [], 0, 0
             group.append(part)
-            form, size = theirs, size + more
+            form, size, count = theirs, size + more, count + len(part.events)
         self._publish_together(group)
 
     def _publish_together(self, parts: list[_Part]) -> None:
