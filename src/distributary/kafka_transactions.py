@@ -26,7 +26,9 @@ WAIT = 0.2
 PATIENCE = 10.0
 """Seconds that Kafka may take to answer."""
 TOO_LONG = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
-QUIET = {"log_level": 2}
+FAILURES = (KafkaException, SystemError)
+"""What the library raises: the second when an error that is fatal comes while it calls back."""
+QUIET = {"log_level": 0}
 """What goes wrong is told by errors, so the library need not print it too."""
 
 
@@ -76,7 +78,7 @@ class TransactionalWriter:
         try:
             self._producer.init_transactions(PATIENCE)
             [found] = self._group.committed([TopicPartition(self._anchor, 0)], PATIENCE)
-        except KafkaException as error:
+        except FAILURES as error:
             raise self._error(error) from None
         if found.error is not None:
             raise KafkaTroubleError(found.error.str())
@@ -101,7 +103,7 @@ class TransactionalWriter:
             group = self._group.consumer_group_metadata()
             self._producer.send_offsets_to_transaction([place], group, PATIENCE)
             self._producer.commit_transaction(PATIENCE)
-        except KafkaException as error:
+        except FAILURES as error:
             raise self._error(error) from None
         return sorted(self._refused)
 
@@ -146,10 +148,16 @@ class TransactionalWriter:
     def _heard(self, error: KafkaError) -> None:
         self._trouble = f"{error.str()} ({error.name()})"
 
-    def _error(self, error: KafkaException) -> KafkaTroubleError:
-        told: KafkaError = error.args[0]
+    def _error(self, error: Exception) -> KafkaTroubleError:
         cause = f"; {self._trouble}" if self._trouble else ""
-        return KafkaTroubleError(f"{told.str()} ({told.name()}){cause}")
+        return KafkaTroubleError(reason_of(error) + cause)
+
+
+def reason_of(error: BaseException) -> str:
+    """What the library says is wrong."""
+    cause = error if isinstance(error, KafkaException) else error.__cause__
+    told = cause.args[0] if isinstance(cause, KafkaException) else None
+    return f"{told.str()} ({told.name()})" if isinstance(told, KafkaError) else str(error)
 
 
 def made(kind: type[Any], given: dict[str, Any]) -> Any:

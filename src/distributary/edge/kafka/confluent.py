@@ -7,6 +7,7 @@ is kept until the next call.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -14,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from distributary.edge.kafka.intake import KafkaTurn, Offsets, Partition
 from distributary.edge.kafka.records import Headers, KafkaRecord
 from distributary.edge.kafka.settings import KafkaSource
-from distributary.kafka_transactions import QUIET, KafkaTroubleError, made
+from distributary.kafka_transactions import FAILURES, QUIET, KafkaTroubleError, made, reason_of
 
 WAIT = 0.2
 """Seconds that a reader waits for a record."""
@@ -55,9 +56,12 @@ class ConfluentReader:
     def read(self, safe: Mapping[Partition, int], most: int) -> KafkaTurn:
         """Commit offsets, and give what has come; see `KafkaReader`."""
         self._owed |= safe
-        self._commit()
-        came = self._consumer.poll(WAIT)
-        messages = [] if came is None else [came, *self._consumer.consume(most - 1, 0)]
+        try:
+            self._commit()
+            came = self._consumer.poll(WAIT)
+            messages = [] if came is None else [came, *self._consumer.consume(most - 1, 0)]
+        except FAILURES as error:
+            raise KafkaTroubleError(reason_of(error)) from None
         records = [record for message in messages if (record := self._record(message)) is not None]
         if self._fatal is not None:
             raise KafkaTroubleError(self._fatal)
@@ -69,9 +73,10 @@ class ConfluentReader:
     def close(self, safe: Mapping[Partition, int]) -> None:
         """Commit offsets, and leave the group."""
         self._owed |= safe
-        if self._fatal is None:
-            self._commit()
-        self._consumer.close()
+        with suppress(*FAILURES):
+            if self._fatal is None:
+                self._commit()
+            self._consumer.close()
 
     def _commit(self) -> None:
         """Commit what is owed, if Kafka answers; else it stays owed."""
