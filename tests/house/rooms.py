@@ -57,6 +57,7 @@ ROOMS: dict[str, Room] = {
             "output",
             "json_text",
             "metrics_text",
+            "kafka_transactions",
             "arrow_rows",
             "toml_files",
             "model",

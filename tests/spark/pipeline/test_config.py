@@ -276,6 +276,14 @@ WRONG: list[tuple[dict[str, str | None], str]] = [
     ),
     ({"sink": 'path = "out"\ntopic = "t"'}, '[sink] topic: is for Kafka; the format is "parquet"'),
     (
+        {"sink": 'path = "out"\nexactly_once = true'},
+        '[sink] exactly_once: is for Kafka; the format is "parquet"',
+    ),
+    (
+        {"sink": f'{KAFKA}\ntopic = "t-{{subscriber}}"\neach = true\nexactly_once = true'},
+        "[sink] exactly_once: is for one topic, so it does not go together with each",
+    ),
+    (
         {"sink": f'{KAFKA}\ntopic = "t"\neach = true'},
         '[sink] topic: "t" has no {subscriber} in it, but each is set; such as "deliveries-{subscriber}"',
     ),

@@ -92,3 +92,12 @@ def test_the_reason_is_the_last_error_of_python_or_the_first_line() -> None:
     assert reason_of(trace) == "ValueError: boo"
     assert reason_of("\n[UNABLE] no such table\n at line") == "[UNABLE] no such table"
     assert reason_of("") == "for no reason that Spark tells"
+
+
+def test_lag_of_a_source_with_offsets_is_unknown_until_they_are_told() -> None:
+    progress = Progress(START, counts_offsets=True)
+    progress.record(record(0, at=2.0, latest=START - timedelta(days=319)))
+    now = START + timedelta(seconds=5)
+    assert progress.snapshot(now).lag == "-"
+    progress.report({"sources": [{"metrics": {"maxOffsetsBehindLatest": "0"}}]})
+    assert progress.snapshot(now).lag == "0 offsets"

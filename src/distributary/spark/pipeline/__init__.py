@@ -10,8 +10,8 @@ In reading order:
 - `job`: the one job of a micro-batch; its tasks match, stage what comes of it and give receipts: `staging`,
   which says how a batch is written and committed, `receipts`, `directories` (those of subscribers),
   `tolerance_memory` (what tolerances remember);
-- `sink`: committing a micro-batch: `deliveries`, `outputs` (files by batch, the archive), `metrics`, and last
-  its record in `commits`;
+- `sink`: committing a micro-batch: `deliveries` (`kafka_sink`: those for Kafka, once), `outputs` (files by
+  batch, the archive), `metrics`, and last its record in `commits`;
 - `run`: `distributary run`: `writable`, `owner` and `checkpoint_format` see that it can and may write,
   `progress` and `status` tell how it is, `failures` why it failed;
 - `retention`: old batches removed, subscribers forgotten.

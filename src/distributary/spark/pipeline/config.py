@@ -215,6 +215,8 @@ class Sink:
     columns: Annotated[toml.Names, Field(description='a list of strings such as ["topic", "price"]')] = ()
     each: Each = False
     topic: toml.Text | None = None
+    exactly_once: toml.Truth = False
+    """Whether the driver writes each batch to Kafka in one transaction."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
@@ -231,6 +233,8 @@ class Sink:
             return
         if self.topic:
             yield "topic", f'is for Kafka; the format is "{self.format}"'
+        if self.exactly_once:
+            yield "exactly_once", f'is for Kafka; the format is "{self.format}"'
         if self.format not in FILE_FORMATS and self.each:
             yield "each", f'is for files and Kafka; the format is "{self.format}"'
         if self.format in FILE_FORMATS and self.path is None:
@@ -248,6 +252,8 @@ class Sink:
             yield "topic", text
         if isinstance(self.each, tuple) and self.each:
             yield "each", "is a list; with Kafka it must be true or false"
+        if self.each and self.exactly_once:
+            yield "exactly_once", "is for one topic, so it does not go together with each"
         if "kafka.bootstrap.servers" not in self.options:
             yield "options", 'lacks kafka.bootstrap.servers, such as "localhost:9092"'
 

@@ -1,11 +1,12 @@
 """Deliveries: one row for each event and subscriber, and the sinks they go to.
 
 A delivery has `event_id`, `subscriber`, `subscriptions` (the ids that matched, sorted) and the columns of the
-event that the sink carries. Three layouts:
+event that the sink carries. Four layouts:
 
 - files: `<path>/batch=<id>`, replaced by a batch that is done again;
 - files, each: `<path>/each=<subscriber>/batch=<id>`, and `_complete/<id>` when all are there; those that have
   no directory of their own share `each=__HIVE_DEFAULT_PARTITION__`, Spark's name for null;
+- Kafka, exactly once: one transaction a batch, written by the driver (`kafka_sink`);
 - anything else: rows appended, with the batch id in a column. A batch that is done again appends again.
 
 Parquet without options is what tasks have staged, put in place. For all else a job of Spark's reads what was
@@ -32,6 +33,7 @@ from distributary.spark import storage
 from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import FILE_FORMATS, SUBSCRIBER, Sink
 from distributary.spark.pipeline.directories import DEFAULT_PARTITION
+from distributary.spark.pipeline.kafka_sink import write_once
 from distributary.spark.pipeline.outputs import (
     mark_complete,
     put_in_directories,
@@ -66,9 +68,12 @@ def delivery_schema(event: StructType, columns: Sequence[str]) -> StructType:
 
 
 def write_deliveries(
-    spark: SparkSession, receipt: Receipt, sink: Sink, batch: int, schema: StructType
+    spark: SparkSession, receipt: Receipt, sink: Sink, batch: int, schema: StructType, checkpoint: str
 ) -> int:
-    """Write the deliveries that tasks have staged for a batch; returns how many there were."""
+    """Write the deliveries that tasks have staged for a batch; returns how many there were.
+
+    The checkpoint is that of the pipeline: Kafka's transactions are known by it.
+    """
     files = receipt.of(DELIVERIES)
     count = sum(one.rows for one in files)
     alone = not any_repeated(receipt.of(EVENT_IDS))
@@ -82,7 +87,11 @@ def write_deliveries(
         rows = regrouped(rows, sink.columns).persist()
     try:
         count = count if alone else rows.count()
-        _write_by_spark(rows, sink, batch, count)
+        if sink.exactly_once:
+            assert sink.topic is not None, "Kafka has a topic"
+            write_once(kafka_rows(rows, sink.topic, batch), sink.options, sink.topic, checkpoint, batch)
+        else:
+            _write_by_spark(rows, sink, batch, count)
     finally:
         if not alone:
             rows.unpersist()

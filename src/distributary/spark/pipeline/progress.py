@@ -91,6 +91,8 @@ class Progress:
 
     started: datetime
     version: int | None = None
+    counts_offsets: bool = False
+    """Whether lag is told in offsets alone, as the source has them: it is unknown until Spark tells."""
     _records: deque[BatchRecord] = field(default_factory=deque)
     _totals: Counter[str] = field(default_factory=Counter)
     _report: dict[str, Any] | None = None
@@ -151,7 +153,7 @@ class Progress:
         offsets = self._offsets_behind()
         if offsets is not None:
             return f"{offsets:,} offsets"
-        if not self._records:
+        if not self._records or self.counts_offsets:
             return "-"
         last = self._records[-1]
         if last.latest is not None:

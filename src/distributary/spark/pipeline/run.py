@@ -286,7 +286,7 @@ class BatchWatch:
         self._title = title
         last = last_record(pipeline.commits)
         self._next = 0 if last is None else last + 1
-        self._progress = Progress(utc_now(), pipeline.store.version())
+        self._progress = Progress(utc_now(), pipeline.store.version(), pipeline.source.format == "kafka")
         self._live: Live | None = None
         self._shown_upto = -1
         self._shown_at = 0.0

@@ -2,8 +2,9 @@
 
 The job of a micro-batch leaves receipts (see `staging` for the whole way). Rules: every output of files is
 idempotent by batch id, so a batch that is done again, or was half committed before, leaves the same; the
-record comes last, so a batch that has one is complete everywhere, and is not written again. Sinks that are
-not files get appended rows, which a repeated batch repeats: their deliveries carry the batch id to tell.
+record comes last, so a batch that has one is complete everywhere, and is not written again. Kafka may get
+each batch in one transaction, which knows its number. All other sinks that are not files get appended rows,
+which a repeated batch repeats: their deliveries carry the batch id to tell.
 
 `BatchWriter` holds configuration only: on Spark Connect it is pickled and runs at the server.
 """
@@ -92,7 +93,7 @@ class BatchWriter:
         delivered, memory = 0, receipt.of(MEMORY)
         put_memory_in_place(memory, memory_in(given.checkpoint), batch)
         if matches:
-            delivered = write_deliveries(spark, receipt, given.sink, batch, self.deliveries)
+            delivered = write_deliveries(spark, receipt, given.sink, batch, self.deliveries, given.checkpoint)
         self._put_files(receipt, batch)
         if given.metrics and (events or matches or published):
             named = self.staging.topic is not None
