@@ -260,7 +260,16 @@ EXPERIMENTS = (
         },
         measured=MEASURED,
         runs=Runs.NODES,
-        open_parameters=PERIODS,
+        open_parameters=(
+            *PERIODS,
+            OpenParameter(
+                "whose link traffic the 788 B/s are",
+                "all links of a node together",
+                "the section speaks of traffic on a link and of total link traffic; the stricter reading",
+                after=False,
+                effect="divided by a node's links it would be less",
+            ),
+        ),
         deviation="Every node changes its subscription every 10 s; r counts all copies.",
     ),
 )
