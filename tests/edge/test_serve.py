@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from distributary.client import connect_plain
+from distributary.errors import UsageError
 from distributary.model import Event
 from live.loops import alone
 
@@ -177,6 +178,18 @@ async def test_a_broker_whose_work_beside_requests_ends_by_an_error_does_not_go_
     assert notes[-1] == "the broker cannot go on: ZeroDivisionError: of the access file"
 
 
+def test_an_origin_is_known_as_browsers_send_it() -> None:
+    from distributary.cli.serve import _origin
+
+    assert [_origin(text) for text in ("https://Example.org/", " http://a:8080")] == [
+        "https://example.org",
+        "http://a:8080",
+    ]
+    for text in ("example.org", "https://", "https://example.org/page", "ftp://example.org"):
+        with pytest.raises(UsageError, match="such as https://example.org"):
+            _origin(text)
+
+
 def test_a_port_that_was_asked_for_is_taken_or_refused_and_another_is_found_where_none_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +200,11 @@ def test_a_port_that_was_asked_for_is_taken_or_refused_and_another_is_found_wher
         port = taken.getsockname()[1]
         found, told = run("--mqtt", "0", "--web", str(port))
         assert (found, "cannot listen on 127.0.0.1" in told) == (1, True)
+        found, told = run("--mqtt", str(port), "--web", "0")
+        assert (found, told) == (
+            1,
+            f"distributary: cannot listen on 127.0.0.1:{port}: Address already in use\n",
+        )
         notes: list[str] = []
         assert serve._free_port("127.0.0.1", port, 1, "the web", notes.append) == port
         other = serve._free_port("127.0.0.1", None, port, "the web", notes.append)

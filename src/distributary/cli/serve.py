@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from distributary.cli.arguments import whole
 from distributary.cli.terminal import FAILED, WELL, add_options, describe, say
@@ -102,7 +103,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         name=parsed.name,
         network=parsed.network,
         private_webhooks=parsed.private_webhooks,
-        origins=tuple(parsed.origin.split(",")) if parsed.origin else (),
+        origins=tuple(map(_origin, parsed.origin.split(","))) if parsed.origin else (),
         demo=_demo_events() if parsed.demo else None,
         feeds=read_feed_list(parsed.feeds) if parsed.feeds else {},
         private_feeds=parsed.private_feeds,
@@ -118,6 +119,14 @@ def _kafka_settings(path: Path) -> KafkaSettings:
     if find_spec("confluent_kafka") is None:
         raise DistributaryError("--kafka needs confluent-kafka: pip install 'distributary[kafka]'")
     return read_kafka_file(path)
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers send it; UsageError for what none is, which would never be met."""
+    parts = urlsplit(text.strip())
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+        raise UsageError(f"--origin: an origin is such as https://example.org, not {text.strip()!r}")
+    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 def _demo_events() -> Iterator[Event]:

@@ -19,6 +19,7 @@ from distributary.edge.access.certificates import certificate_user
 from distributary.edge.mqtt.connection import MqttConnection
 from distributary.edge.mqtt.room import MqttPeer, MqttRoom
 from distributary.errors import DistributaryError, SettingError
+from distributary.live.greeting import Endpoint, reason_of
 
 MOST_READ = 256 << 10
 """Bytes that are read at a time."""
@@ -123,7 +124,8 @@ class MqttServer:
                 lambda: MqttProtocol(self.room), self.host, self.port, ssl=self._tls
             )
         except OSError as error:
-            raise DistributaryError(f"cannot listen on {self.host}:{self.port}: {error.strerror}") from error
+            where = Endpoint(self.host, self.port)
+            raise DistributaryError(f"cannot listen on {where}: {reason_of(error)}") from error
         self.port = self._server.sockets[0].getsockname()[1]
         self._tick()
         return self.port
