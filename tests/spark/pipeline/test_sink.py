@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType, _parse_datatype_string
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.commits import last_record, read_record, read_records
 from distributary.spark.pipeline.config import Sink, parse_pipeline
-from distributary.spark.pipeline.deliveries import kafka_rows, read_deliveries
+from distributary.spark.pipeline.deliveries import DIRECTORY_NAME, kafka_rows, place_name, read_deliveries
+from distributary.spark.pipeline.directories import own_directory
 from distributary.spark.pipeline.metrics import read_metrics
 from distributary.spark.pipeline.outputs import complete_batches, read_archive
 from distributary.spark.pipeline.receipts import RECEIPT_DDL
@@ -306,6 +307,16 @@ def test_each_subscriber_has_a_directory_whatever_their_name(spark: SparkSession
     for directory in directories:
         assert spark.read.parquet(str(directory / "batch=0")).select("subscriber").distinct().count() == 1
     assert delivered(read_deliveries(spark, str(tmp_path / "out"))) == expected_deliveries(matches)
+
+
+def test_directories_are_called_as_spark_would_call_them(spark: SparkSession) -> None:
+    names = [*AWKWARD, *map(chr, range(1, 256)), "\U0001f600" * 60, "\U0001f600" * 61]
+    frame = spark.createDataFrame([(name,) for name in names], "subscriber string")
+    placed = frame.select("subscriber", place_name("subscriber", DIRECTORY_NAME)).collect()
+    escaped = spark._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName
+    assert {row[0]: own_directory(row[0]) for row in placed} == {
+        row[0]: f"each={escaped(row[1])}" for row in placed
+    }
 
 
 def test_some_have_a_directory_and_the_others_share_one(spark: SparkSession, tmp_path: Path) -> None:
