@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,25 @@ def test_checks_judge_by_the_table_of_words_and_the_paper_s_numbers_alone(claim_
 def test_a_threshold_of_a_check_s_own_is_found(body: str, found: list[str]) -> None:
     space = {"MOST": 7, "PAPER_MOST": 60, "NEAR": words.NEAR, "words": words}
     assert thresholds_in(f"def check(rows):\n    {body}\n", space) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("equal", f"within {100 * (words.EQUAL - 1):.0f} %"),
+        ("near", f"within {100 * (words.NEAR - 1):.0f} %"),
+        ("about so much", f"within a factor of {words.GIVEN:g}"),
+        ("comparable", f"within a factor of {words.COMPARABLE:g}"),
+        ("flat", f"at most {words.FLAT:g}"),
+        ("much", f"by a factor of {words.MUCH:g} or more"),
+        ("orders of magnitude", f"by a factor of {words.ORDERS:g} or more"),
+        ("linear", f"give or take {words.EXPONENT:g}, that explains {100 * words.FIT:.0f} %"),
+    ],
+)
+def test_the_docs_have_the_numbers_of_the_table(word: str, said: str) -> None:
+    page = (Path(__file__).parents[2] / "docs/lab.md").read_text()
+    (line,) = [line for line in page.splitlines() if line.startswith((f"| {word},", f"| {word} |"))]
+    assert said in line
 
 
 # Evidence
