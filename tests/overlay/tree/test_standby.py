@@ -22,6 +22,7 @@ from distributary.overlay.tree.messages import (
     RootAnnouncement,
     RootDeparture,
     RootTerm,
+    RootTimeout,
 )
 from distributary.overlay.tree.node import TreeNode
 from distributary.overlay.tree.state import TreeSettings
@@ -234,6 +235,83 @@ def test_a_root_that_comes_back_takes_its_standby_again_rather_than_another_chil
     tree.node.receive(AttachRequest(5, 0, Interest(), False), STANDBY, 101.5)
     tree.node.wake(BEAT, 102.0)
     assert (tree.standby, tree.root.term) == (STANDBY, term)
+
+
+CHILDREN = (STANDBY, OTHER, 4, 5, 6)
+"""Those of a root before it was cut off; then all but one go to that one, and the root is lost."""
+
+
+def silent_child(standby: int) -> tuple[TreeNode, RootTerm]:
+    """The last child of a root that has failed, which it told of its other children before they went."""
+    tree, term = child_of_root()
+    tree.node.receive(Heartbeat(1, 0.0, 0, 0, term, None, CHILDREN, standby), ROOT, 0.5)
+    return tree, term
+
+
+def asked_by(effects: Iterable[Effect]) -> set[int]:
+    return {to for to, _ in sent(effects, RootTimeout)}
+
+
+def let_agree(tree: TreeNode, term: RootTerm) -> set[int]:
+    """Have the root be silent for long, and those agree that went elsewhere; who is told to take over."""
+    told: set[int] = set()
+    for beat in range(1, 30):
+        effects = tree.node.wake(BEAT, float(beat))
+        for one in sorted(asked_by(effects) - {STANDBY}):
+            tree.node.receive(RootTimeout(term, True), one, beat + 0.1)
+        told |= {to for to, _ in sent(effects, RootDeparture)}
+    return told
+
+
+def test_the_last_child_of_a_lost_root_is_elected_though_the_others_have_gone_elsewhere() -> None:
+    tree, term = silent_child(OTHER)
+    tree.node.receive(LogCopies(term, 0, EVENTS[:3], True, 10), ROOT, 0.6)
+    let_agree(tree, term)
+    assert tree.is_root
+    assert tree.log.position == 3
+
+
+def test_the_last_child_of_a_lost_root_tells_the_standby_and_if_that_is_lost_too_goes_on_without() -> None:
+    tree, term = silent_child(STANDBY)
+    assert let_agree(tree, term) == {STANDBY}
+    assert not tree.is_root
+    for beat in range(30, 60):
+        for one in (4, 5, 6):  # whose addresses are lower or higher: they are no children of the root
+            tree.node.receive(RootTimeout(term, True), one, beat - 0.1)
+        tree.node.wake(BEAT, float(beat))
+    assert tree.is_root
+
+
+def below(parent: int) -> tuple[TreeNode, RootTerm]:
+    """A standby that has gone to another parent than the root."""
+    tree, term = tree_at(STANDBY), RootTerm(0.0, 0, ROOT)
+    tree.attach(tree_at(parent))
+    tree.settle(term)
+    tree.node.start(0.0)
+    tree.node.receive(Heartbeat(1, 0.0, 0, 0, term, OTHER), parent, 0.5)
+    tree.node.receive(LogCopies(term, 0, EVENTS[:3], True, 10), ROOT, 0.6)
+    tree.node.receive(AttachRequest(5, 0, Interest(), False), 9, 0.7)
+    return tree, term
+
+
+def test_whoever_is_below_a_child_that_has_lost_the_root_agrees_once_the_parent_says_so() -> None:
+    tree, term = below(4)
+    assert asked_by(tree.node.receive(RootTimeout(term), OTHER, 20.0)) == set()
+    assert sent(tree.node.receive(RootTimeout(term, True), 4, 20.1), RootTimeout) == [(9, (term, True))]
+    assert sent(tree.node.receive(RootTimeout(term), OTHER, 20.2), RootTimeout) == [(OTHER, (term, True))]
+    assert asked_by(tree.node.receive(RootTimeout(term), OTHER, 25.0)) == set()
+
+
+def test_a_standby_that_has_gone_elsewhere_takes_over_if_its_parent_has_lost_the_root_too() -> (
+    None
+):
+    tree, term = below(4)
+    tree.node.receive(RootDeparture(term), OTHER, 20.0)
+    assert not tree.is_root
+    tree.node.receive(RootTimeout(term, True), 4, 20.1)
+    told = sent(tree.node.receive(RootDeparture(term), OTHER, 20.2), RootAnnouncement)
+    assert (tree.is_root, tree.log.position) == (True, 3)
+    assert OTHER in {to for to, _ in told}
 
 
 class CopyOnDisk:

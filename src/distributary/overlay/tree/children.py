@@ -244,6 +244,11 @@ class Children:
             self._node.send(address, messages.ForwardedEvents(*stamps, part))
             child.last = numbers[-1]
 
+    def warn(self, message: messages.RootTimeout) -> None:
+        """Tell the children that the root has not been heard of for long."""
+        for address in self._children:
+            self._node.send(address, message)
+
     def announce(self, term: messages.RootTerm) -> None:
         """Tell the children who is the root."""
         for address in self._children:

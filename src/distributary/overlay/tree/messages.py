@@ -278,9 +278,11 @@ class RootAnnouncement(NamedTuple):
 
 
 class RootTimeout(NamedTuple):
-    """From one child of the root to another: I have not heard of the root for long."""
+    """From one child of the root to another, and down the tree: I have not heard of the root for long."""
 
     term: RootTerm
+    below: bool = False
+    """Whether the sender is no child of the root, but below one that says so."""
 
 
 # From a child to its parent.

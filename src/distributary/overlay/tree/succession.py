@@ -10,6 +10,9 @@ Rules:
   of them have not heard of it for long, the standby becomes the root, and the log goes on. If the standby has
   been silent for as long again, the one with the lowest address does, in a new epoch. With a root of one
   child, that child decides alone. A root that only begins a term, or answers, is not silent.
+- A child that has lost the root says so to its own children, and they to theirs: those who were children of
+  the root, and went elsewhere before it could tell that, then agree to an election, though they are not
+  elected; but for the standby, which is told by the child of the root that the others agree with.
 - A root that has lost its standby cannot know whether that has taken over. It goes on with another, or alone
   after a while, in a new epoch (`EpochStart`).
 - A root that steps down for one of another epoch publishes again what that one may not have: what it
@@ -66,6 +69,10 @@ class RootSuccession:
         """When the root was last heard of otherwise than as the parent."""
         self._timeouts: dict[Address, float] = {}
         """Other children of the root that have not heard of it for long, and when they said so."""
+        self._below: dict[Address, float] = {}
+        """Those which were such children and are below one now, and when they agreed."""
+        self._warned = -math.inf
+        """When the parent, which is not the root, last said that it has not been heard of for long."""
         self._role: messages.RoleRecord | None = None
         """What this node was, by its disk, until it is known whether it is the root again."""
         self._recovered: tuple[NumberedEvent, ...] = ()
@@ -157,12 +164,18 @@ class RootSuccession:
         return True
 
     def root_departed(self, message: messages.RootDeparture, sender: Address) -> None:
-        """As the standby: the root leaves. One that is about to leave itself is no root any more either."""
-        later = message.term.continued(self._node.address)
+        """As the standby: the root leaves, or has failed, as the nodes above this one say, too.
+
+        One that is about to leave itself is no root any more either.
+        """
+        later, me = message.term.continued(self._node.address), self._node.address
         if self._root.term not in (message.term, later) or not self.standby_log.serves(message.term):
             return
+        if sender != message.term.root and not self._is_below_lost(message.term):
+            return
         if not self._root.is_root and not self._children.leaving:
-            self._be_elected([one for one in self._link.root_children if one != self._node.address], later)
+            others = dict.fromkeys((*self._link.root_children, sender))
+            self._be_elected([one for one in others if one not in (me, message.term.root)], later)
 
     def take_over(self, message: messages.RootHandover, sender: Address) -> None:
         """Become the root in place of one that leaves, with all that it knew; numbers go on."""
@@ -225,14 +238,19 @@ class RootSuccession:
         others = [one for one in link.root_children if one != me]
         for other in others:
             self._node.send(other, messages.RootTimeout(term))
-        agreed = [one for one, when in self._timeouts.items() if now - when < 3 * interval]
+        self._children.warn(messages.RootTimeout(term))
+        rivals = [one for one, when in self._timeouts.items() if now - when < 3 * interval]
+        agreed = {*rivals, *(one for one, when in self._below.items() if now - when < 3 * interval)}
         if 2 * (len(agreed) + 1) <= len(link.root_children):
             return
         # The root may have failed before it could tell that there is another standby.
         is_known = link.standby_in == term
         if self.standby_log.serves(term):
             self._be_elected(others, term.continued(me))
-        elif me < min(agreed, default=me + 1) and (
+            return
+        if is_known and link.standby not in (None, me):  # it may be a child of the root no more
+            self._node.send(link.standby, messages.RootDeparture(term))
+        if me < min(rivals, default=me + 1) and (
             (is_known and link.standby in (None, me)) or silent > 2 * self._settings.election * interval
         ):
             self._begin_epoch(others)
@@ -251,9 +269,24 @@ class RootSuccession:
             copy.drop()
 
     def root_timed_out(self, message: messages.RootTimeout, sender: Address) -> None:
-        """Another child of the same root has not heard of it for long."""
-        if message.term == self._root.term and sender in self._link.root_children:
-            self._timeouts[sender] = self._node.now
+        """Another node has not heard of the same root for long: count it, pass it on downwards, or agree."""
+        term, link = self._root.term, self._link
+        if term is None or message.term != term or self._root.is_root:
+            return
+        if link.parent == term.root:
+            if sender in link.root_children:
+                (self._below if message.below else self._timeouts)[sender] = self._node.now
+            return
+        if sender == link.parent:
+            self._warned = self._node.now
+            self._children.warn(messages.RootTimeout(term, True))
+        if not message.below and self._is_below_lost(term):
+            self._node.send(sender, messages.RootTimeout(term, True))
+
+    def _is_below_lost(self, term: messages.RootTerm) -> bool:
+        """Whether this node is no child of the root, and those above it have lost it."""
+        recently = self._node.now - 3 * (self._settings.heartbeat or 0.0)
+        return self._link.parent != term.root and self._warned > recently
 
     def _be_elected(self, others: list[Address], term: messages.RootTerm) -> None:
         """As the standby: become the root in place of one that has failed or left; the log goes on."""
