@@ -1,9 +1,9 @@
-"""`distributary run` that stands still at one point of one micro-batch's commit, for somebody to kill it there.
+"""`distributary run` that stands still at one point of a micro-batch's commit, for somebody to kill it there.
 
     python halting.py "after archive" 7 run pipeline.toml
 
-Commits take milliseconds, so nobody who watches the disk could hit a phase of one. `in` an output is before its
-manifest is written, `after` it is after that; `recorded` is after the batch's record.
+Commits take milliseconds, so nobody who watches the disk could hit a phase of one. `in` an output is before
+its manifest is written, `after` it is after that; `recorded` is after the batch's record.
 """
 
 from __future__ import annotations
