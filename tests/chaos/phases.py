@@ -2,7 +2,8 @@
 
 A micro-batch leaves its traces in this order: its offsets, the version it is bound to, what tasks have
 staged, the state of the tolerances, then one output after the other, its record, and Spark's commit. A batch
-that is done again finds the traces of the first attempt, so only those count that are not older than the process.
+that is done again finds the traces of the first attempt, so only those count that are not older than the
+process.
 """
 
 from __future__ import annotations
