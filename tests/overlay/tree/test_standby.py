@@ -302,9 +302,7 @@ def test_whoever_is_below_a_child_that_has_lost_the_root_agrees_once_the_parent_
     assert asked_by(tree.node.receive(RootTimeout(term), OTHER, 25.0)) == set()
 
 
-def test_a_standby_that_has_gone_elsewhere_takes_over_if_its_parent_has_lost_the_root_too() -> (
-    None
-):
+def test_a_standby_that_has_gone_elsewhere_takes_over_if_its_parent_has_lost_the_root_too() -> None:
     tree, term = below(4)
     tree.node.receive(RootDeparture(term), OTHER, 20.0)
     assert not tree.is_root
