@@ -121,25 +121,10 @@ def _list(parsed: argparse.Namespace) -> int:
     console = Console()
     for document, group in groupby(listed, key=lambda each: str(each["document"])):
         table = Table(title=f"{document} {DOCUMENTS[document]}", title_justify="left", expand=True)
-        headings = {
-            "id": None,
-            "claim": 4,
-            "paper": 3,
-            "experiment": 2,
-            "ran": 2,
-            "left open": 3,
-            "full grid": 2,
-        }
-        for heading, ratio in headings.items():
+        for heading, ratio in (("id", None), ("claim", 3), ("paper", 2), ("experiment", 4), ("full grid", 1)):
             table.add_column(heading, no_wrap=heading == "id", ratio=ratio, overflow="fold")
         for each in group:
-            ran = (
-                each["experiment"] or each["state"],
-                each["runs"] or "",
-                _left_open(each),
-                each["outcome"] or "",
-            )
-            cells = (each["id"], each["claim"], each["paper"], *ran)
+            cells = (each["id"], each["claim"], each["paper"], _answered_by(each), each["outcome"] or "")
             table.add_row(*(Text(str(cell)) for cell in cells))
         console.print(table)
     return WELL
@@ -166,11 +151,15 @@ def _described(line: ClaimLine) -> dict[str, Any]:
     }
 
 
-def _left_open(described: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{each['name']}: {each['value']}{' (chosen after seeing results)' if each['after'] else ''}"
+def _answered_by(described: dict[str, Any]) -> str:
+    """The experiment in a cell of the list: what it ran, and a line for each parameter that was left open."""
+    if not described["experiment"]:
+        return str(described["state"])
+    left_open = (
+        f"open: {each['name']}: {each['value']}{' (chosen after seeing results)' if each['after'] else ''}"
         for each in described["open_parameters"]
     )
+    return "\n".join((f"{described['experiment']}, on {described['runs']}", *left_open))
 
 
 def _run(parsed: argparse.Namespace) -> int:
