@@ -1,8 +1,10 @@
 """Looks after what a pipeline has written: removes batches that are older than you want to keep them, or all
-that there is of a subscriber. What was done is noted in <checkpoint>/audit.jsonl.
+that there is of a subscriber; puts small batches together. What was done is noted in the file audit.jsonl of
+the checkpoint.
 
 examples:
   distributary outputs pipeline.toml retain --deliveries 7d --archive 90d --metrics 365d
+  distributary outputs pipeline.toml compact --older-than 1d
   distributary outputs pipeline.toml purge --subscriber ann
 """
 
@@ -32,6 +34,12 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--quarantine AGE", age, "remove rejected events of older batches"),
         ("--metrics AGE", age, "remove metrics of older batches"),
     )
+    compacted = terminal.add_action(actions, "compact", "put small batches together", _compact)
+    terminal.add_options(
+        compacted,
+        ("--older-than AGE", (age, timedelta(hours=1)), "only batches that finished longer ago (1h)"),
+    )
+    terminal.add_spark(compacted, log="beside the pipeline, .outputs.log")
     purged = terminal.add_action(actions, "purge", "forget a subscriber", _purge)
     purged.add_argument("--subscriber", required=True, metavar="NAME", help="who is to be forgotten")
 
@@ -64,6 +72,28 @@ def _retain(parsed: argparse.Namespace) -> int:
         raise UsageError("say how old which output may get, such as --deliveries 7d")
     for name, count in remove_old(load_pipeline(parsed.pipeline), ages, datetime.now(UTC)).items():
         print(f"{name}: removed {count:,} batches")
+    return terminal.WELL
+
+
+def _compact(parsed: argparse.Namespace) -> int:
+    """Puts the rows of many batches together, so that there are few files: deliveries in Parquet that are
+    one directory a batch, archive and metrics. What Python's read_deliveries, read_archive and read_metrics,
+    replay and the planner read stays the same; other readers must look into _compacted too.
+
+    examples:
+      distributary outputs pipeline.toml compact --older-than 1d
+    """
+    require_engine(java=parsed.remote is None)
+    from distributary.spark.pipeline.compaction import compact
+    from distributary.spark.pipeline.config import load_pipeline
+    from distributary.spark.pipeline.run import session_for
+
+    pipeline = load_pipeline(parsed.pipeline)
+    log = parsed.log or parsed.pipeline.with_suffix(".outputs.log")
+    with session_for(pipeline, log, "compaction", master=parsed.master, remote=parsed.remote) as spark:
+        done = compact(spark, pipeline, parsed.older_than, datetime.now(UTC))
+    for name, count in done.items():
+        print(f"{name}: put {count:,} batches together")
     return terminal.WELL
 
 

@@ -132,6 +132,14 @@ def file_names(location: str) -> list[str]:
     return sorted(PurePosixPath(one.path).name for one in listed if one.type == fs.FileType.File)
 
 
+def has_old_times(location: str) -> bool:
+    """Whether a Parquet file has times of 96 bits, as Spark writes them unless it is told otherwise."""
+    files, path = _file_system(location)
+    with files.open_input_file(path) as stream:
+        schema = parquet.ParquetFile(stream).schema
+        return any(schema.column(at).physical_type == "INT96" for at in range(len(schema.names)))
+
+
 def batch_places(location: str, batch: int) -> list[str]:
     """The directories of a batch in an output that have files: its own, or one for each subscriber."""
     names = [PurePosixPath(one).name for one in directories(location)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from pyarrow import parquet
 
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
@@ -20,6 +21,7 @@ from distributary.spark.pipeline.outputs import complete_batches, mark_complete,
 from distributary.spark.pipeline.owner import owning
 from distributary.spark.pipeline.retention import purge, remove_old, removed_upto
 from distributary.spark.replay.history import require_archived
+from distributary.spark.storage import has_old_times
 from distributary.store import open_store
 
 PIPELINE = """
@@ -163,3 +165,23 @@ def test_deliveries_that_are_no_parquet_are_not_purged_in_part(tmp_path: Path) -
     (tmp_path / "pipeline.toml").write_text(text)
     with pytest.raises(DistributaryError, match='the format "csv" cannot be purged here'):
         purge(load_pipeline(tmp_path / "pipeline.toml"), "ann")
+
+
+def test_a_file_of_spark_s_is_written_anew_with_its_times_and_without_the_old_checksum(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pipeline.toml").write_text(PIPELINE.format(each="false"))
+    pipeline = load_pipeline(tmp_path / "pipeline.toml")
+    open_store(tmp_path / "store", create=True)
+    place = Path(str(pipeline.sink.path), "batch=0")
+    place.mkdir(parents=True)
+    times = pa.array([NOW, NOW], pa.timestamp("us"))
+    rows = pa.table({"event_id": ["e1", "e2"], "subscriber": ["ann", "bob"], "at": times})
+    parquet.write_table(rows, place / "part-0.parquet", use_deprecated_int96_timestamps=True)
+    (place / ".part-0.parquet.crc").write_bytes(b"of the old bytes")
+    (place / "_SUCCESS").touch()
+    assert purge(pipeline, "ann")["deliveries"] == 1
+    assert sorted(path.name for path in place.iterdir()) == ["_SUCCESS", "part-0.parquet"]
+    assert has_old_times(str(place / "part-0.parquet"))
+    kept = parquet.read_table(place / "part-0.parquet", coerce_int96_timestamp_unit="us", partitioning=None)
+    assert kept.to_pylist() == rows.slice(1).to_pylist()

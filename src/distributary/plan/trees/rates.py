@@ -160,17 +160,32 @@ def _records(directory: Path) -> Iterator[_Record]:
 
 def _rows(directory: Path, batches: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """These columns of a table, of these batches; a batch without events has no directory."""
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException, compute, parquet
 
+    together = _put_together(directory)
     for batch in batches:
-        for path in sorted((directory / f"batch={batch}").glob("*.parquet")):
+        home = together.get(batch, directory / f"batch={batch}")
+        for path in sorted(home.glob("*.parquet")):
             try:
                 file = parquet.ParquetFile(path)
                 lacking = [name for name in columns if name not in file.schema_arrow.names]
                 if lacking:
                     there = ", ".join(file.schema_arrow.names)
                     raise DistributaryError(f"{path}: no column {lacking[0]!r}; it has {there}")
-                table = file.read(columns=list(columns))
+                table = file.read(columns=[*columns, "batch"] if batch in together else list(columns))
             except (OSError, ArrowException) as error:
                 raise DistributaryError(f"{path}: {error}") from error
+            if batch in together:
+                table = table.filter(compute.equal(table["batch"], batch))
             yield from zip(*(table[name].to_pylist() for name in columns), strict=True)
+
+
+def _put_together(directory: Path) -> dict[int, Path]:
+    """The batches of a table that a compaction has put together, and where each of them is."""
+    found: dict[int, Path] = {}
+    for listed in sorted((directory / "_compacted").glob("*.json")):
+        try:
+            found |= dict.fromkeys(json.loads(listed.read_bytes())["batches"], listed.with_suffix(""))
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise DistributaryError(f"{listed}: {error}") from error
+    return found

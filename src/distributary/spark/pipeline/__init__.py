@@ -14,7 +14,8 @@ In reading order:
   batch, the archive), `metrics`, and last its record in `commits`;
 - `run`: `distributary run`: `writable`, `owner` and `checkpoint_format` see that it can and may write,
   `progress` and `status` tell how it is, `failures` why it failed;
-- `retention`: old batches removed, subscribers forgotten.
+- `retention`: old batches removed, subscribers forgotten; `compaction`: small batches put together, which
+  `compacted` finds.
 
 Promise: what a batch writes to files is there once however often the batch is done, and a batch that has a
 record is complete in every output.

@@ -18,18 +18,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import PurePosixPath
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyarrow import parquet
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from distributary.errors import DistributaryError
 from distributary.spark import storage
+from distributary.spark.pipeline.compacted import compacted_batches, read_compacted, together
 from distributary.spark.pipeline.config import derived_in
 from distributary.spark.pipeline.receipts import StagedFile
 
+UNMERGED = "CANNOT_MERGE_SCHEMAS"
+"""What Spark says where files have columns of types that it does not make one."""
 MANIFEST = "_SUCCESS"
 """The last file of a batch's directory; Spark's writers leave an empty one of that name."""
 
@@ -89,7 +95,7 @@ def batches_begun(path: str) -> set[int]:
         inner = storage.directories(one) if name.startswith("each=") else [one]
         batches = (PurePosixPath(place).name.removeprefix("batch=") for place in inner)
         found |= {int(batch) for batch in batches if batch.isdigit()}
-    return found
+    return found | set(compacted_batches(path))
 
 
 def complete_batches(path: str) -> list[int]:
@@ -98,13 +104,34 @@ def complete_batches(path: str) -> list[int]:
     batches = [name.removeprefix("batch=") for name in names if name.startswith("batch=")]
     marked = storage.which_exist(path, [f"batch={batch}/{MANIFEST}" for batch in batches])
     whole = {int(batch) for batch, found in zip(batches, marked, strict=True) if batch.isdigit() and found}
-    return sorted(whole | set(storage.numbered_files(f"{path}/_complete")))
+    spread = set(storage.numbered_files(f"{path}/_complete"))
+    return sorted(whole | spread | set(compacted_batches(path)))
 
 
 def read_batches(spark: SparkSession, path: str, format: str = "parquet") -> DataFrame:
     """What the complete batches of an output hold, with the column `batch`; an error when there is none."""
-    complete = _some_complete(path)
-    rows = spark.read.format(format).option("basePath", path).load(path)
+    complete, elsewhere = _some_complete(path), compacted_batches(path)
+    own = [batch for batch in complete if batch not in elsewhere]
+    rows = _read_all(spark, path, format, own) if own else None
+    found = together([rows, read_compacted(spark, elsewhere)])
+    assert found is not None, "some batch is complete"
+    return found
+
+
+def _read_all(spark: SparkSession, path: str, format: str, complete: list[int]) -> DataFrame:
+    """The rows of those batches that have directories of their own."""
+    reader = spark.read.format(format).option("basePath", path)
+    if format == "parquet":
+        # Columns may have come, gone or grown since the first batch.
+        try:
+            rows = reader.option("mergeSchema", "true").load(path)
+            _ = rows.schema
+        except (PySparkException, Py4JError) as error:
+            if UNMERGED not in str(error):
+                raise
+            return _read_by_schema(spark, path, complete)
+    else:
+        rows = reader.load(path)
     # Batches that begin after the look at the marks are newer than all that were complete then.
     partial = batches_begun(path) - set(complete)
     number = F.col("batch").cast("long")
@@ -127,9 +154,40 @@ def read_derived(spark: SparkSession, path: str) -> DataFrame:
 
 def read_some(spark: SparkSession, path: str, batches: list[int]) -> DataFrame:
     """The rows of these batches of an archive, with the column `batch`."""
+    elsewhere = compacted_batches(path)
+    own = [batch for batch in batches if batch not in elsewhere]
+    taken = {batch: elsewhere[batch] for batch in batches if batch in elsewhere}
+    found = together([_read_own(spark, path, own) if own else None, read_compacted(spark, taken)])
+    assert found is not None, "some batch is asked for"
+    return found
+
+
+def _read_own(spark: SparkSession, path: str, batches: list[int]) -> DataFrame:
+    """The rows of batches that have directories of their own."""
     # Columns may have been added to the source since: an event that came before has none of them.
     reader = spark.read.option("basePath", path).option("mergeSchema", "true")
-    rows = reader.parquet(*(f"{path}/batch={batch}" for batch in batches))
+    try:
+        rows = reader.parquet(*(f"{path}/batch={batch}" for batch in batches))
+        _ = rows.schema
+    except (PySparkException, Py4JError) as error:
+        if UNMERGED not in str(error):
+            raise
+        return _read_by_schema(spark, path, batches)
+    return rows.withColumn("batch", F.col("batch").cast("long"))
+
+
+def _read_by_schema(spark: SparkSession, path: str, batches: list[int]) -> DataFrame:
+    """The same where a column has types that Spark does not merge: whole numbers that grew, say.
+
+    Batches of one schema are read together; then the types become those that hold both.
+    """
+    found: dict[str, list[str]] = {}
+    for batch in batches:
+        for place in storage.batch_places(path, batch):
+            found.setdefault(storage.schema_text(place), []).append(place)
+    reader = spark.read.option("basePath", path)
+    frames = [reader.parquet(*places) for places in found.values()]
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return rows.withColumn("batch", F.col("batch").cast("long"))
 
 

@@ -4,6 +4,7 @@ Rules:
 
 - A batch is as old as its record says it finished. Batches without a record are never touched, nor is the
   record: replay, metrics and the planner go on counting from batch 0.
+- Batches that were put together (see `compaction`) are removed when all of them are old.
 - The mark that makes a batch count goes first and its files after it, so that readers that look at marks
   (`read_deliveries` and so on) see all of a batch or nothing. Whoever reads such a batch meanwhile fails.
 - What retention removed is noted in the output, so that a replay that needs it says so.
@@ -31,6 +32,7 @@ from pyarrow import parquet
 from distributary.errors import DistributaryError
 from distributary.spark import storage
 from distributary.spark.pipeline.commits import read_records
+from distributary.spark.pipeline.compacted import compacted_batches, remove_compacted
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.directories import own_directory
 from distributary.spark.pipeline.outputs import MANIFEST
@@ -78,9 +80,17 @@ def _remove_batches(place: str, old: set[int], now: datetime) -> set[int]:
         number = directory.rpartition("=")[2]
         if number.isdigit() and int(number) in old:
             found.setdefault(int(number), []).append(directory)
+    together: dict[str, list[int]] = {}
+    for batch, directory in compacted_batches(place).items():
+        together.setdefault(directory, []).append(batch)
+    gone = {directory: batches for directory, batches in together.items() if set(batches) <= old}
+    for batches in gone.values():
+        found |= {batch: [] for batch in batches}
     if found:
         noted = {"upto": max(found), "at": now.isoformat(timespec="seconds")}
         storage.write_atomically(f"{place}/{REMOVED}", json.dumps(noted))
+    for directory in gone:
+        remove_compacted(directory)
     for batch, directories in sorted(found.items()):
         for mark in (f"{place}/_complete/{batch}", *(f"{one}/{MANIFEST}" for one in directories)):
             with suppress(FileNotFoundError):
@@ -100,7 +110,8 @@ def removed_upto(place: str) -> tuple[int, str] | None:
 
 
 def _batch_directories(place: str) -> Iterator[str]:
-    """The directories of batches in an output, also below those of subscribers."""
+    """The directories of batches in an output, also below those of subscribers, one or many batches each."""
+    yield from dict.fromkeys(compacted_batches(place).values())
     for directory in storage.directories(place):
         name = PurePosixPath(directory).name
         below = f"{place}/{name}"
@@ -121,6 +132,7 @@ def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
             f'deliveries in the format "{sink.format}" cannot be purged here, only Parquet can: remove the '
             "rows in them by other means, and leave [sink] format out in a copy of the file for the rest"
         )
+    pipeline.store.version()  # without a store nothing is touched
     counts = {"deliveries": 0, "rows of metrics": 0}
     if sink.path and sink.format in FILE_FORMATS:
         own = f"{sink.path}/{own_directory(subscriber)}"
@@ -162,8 +174,14 @@ def _without_subscriber(place: str, subscriber: str) -> int:
 
 def _replace_table(location: str, table: pa.Table) -> None:
     head, _, name = location.rpartition("/")
+    # Spark writes its times in an old form, which it does not take for times of this zone.
+    old_times = storage.has_old_times(location)
     with storage.new_file(f"{head}/.{name}.purged") as stream:
-        parquet.write_table(table, stream, store_schema=False)
+        parquet.write_table(
+            table, stream, store_schema=False, use_deprecated_int96_timestamps=old_times or None
+        )
+    with suppress(FileNotFoundError):  # Hadoop's checksum of the old file
+        storage.remove_file(f"{head}/.{name}.crc")
     storage.move(f"{head}/.{name}.purged", location)
 
 

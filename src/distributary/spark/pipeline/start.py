@@ -24,6 +24,7 @@ from distributary.spark import storage
 from distributary.spark.columns import quoted
 from distributary.spark.index.build import live_index
 from distributary.spark.lint import lint_of
+from distributary.spark.pipeline.checkpoint_format import bring_offsets_forward
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import delivery_schema, is_staged_as_written
 from distributary.spark.pipeline.derived import attribute_columns, derived_rows, published_topics
@@ -71,6 +72,7 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
     events = read_source(spark, pipeline.source, pipeline.events.id)
     receipts, commit = receipts_of(events, pipeline)
+    bring_offsets_forward(pipeline.checkpoint, receipts)
     commit.staging.clear()
     writer = receipts.writeStream.queryName(pipeline.name)
     if pipeline.trigger.available_now:

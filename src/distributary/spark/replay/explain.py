@@ -35,6 +35,7 @@ from distributary.spark import storage
 from distributary.spark.columns import EventColumns
 from distributary.spark.micro_batch import EPOCH
 from distributary.spark.pipeline.commits import BatchRecord
+from distributary.spark.pipeline.compacted import compacted_batches
 from distributary.spark.pipeline.config import Pipeline, derived_in
 from distributary.spark.pipeline.derived import ORDER
 from distributary.spark.pipeline.outputs import complete_batches
@@ -76,7 +77,12 @@ class _Archived:
 
     def rows(self, batch: int, chosen: dataset.Expression | None) -> pa.Table:
         """Rows of a batch."""
-        return storage.read_parquet(f"{self.path}/batch={batch}", chosen)
+        together = compacted_batches(self.path).get(batch)
+        if together is None:
+            return storage.read_parquet(f"{self.path}/batch={batch}", chosen)
+        own = dataset.field("batch") == batch
+        found = storage.read_parquet(together, own if chosen is None else own & chosen)
+        return found.drop_columns(["batch"])
 
     def with_id(self, batch: int, event: str) -> pa.Table:
         """The rows of an event, of which there may be several."""
