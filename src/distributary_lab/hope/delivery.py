@@ -371,7 +371,6 @@ EXPERIMENTS = (
                 "one, for as long as it runs",
                 "the thesis gives a rate of 0.1 a second and no lifetime; as many that stand as nodes",
                 after=False,
-                effect="with more, coverage and traffic grow in proportion",
             ),
             OpenParameter(
                 "bits of a key", "log2 of the nodes", "every vertex is a node, as in section 4.3", after=False

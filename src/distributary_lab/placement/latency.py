@@ -181,7 +181,6 @@ EXPERIMENTS = (
                 f"{MATCHING} cycles",
                 "the thesis says that processing grows with the fanout, not how; as much as five filters",
                 after=True,
-                effect="without it the star is best; the more it is, the more is gained",
             ),
         ),
         deviation=setup.DEVIATION

@@ -136,10 +136,10 @@ live_experiment = partial(
     open_parameters=(
         OpenParameter(
             "periods, and who is told of whom",
-            "10 s; neighbours, and statistics by gossip over the trees",
-            "the defaults of our query network",
+            "the defaults of our query network's trials",
+            "taken as they were",
             after=False,
-            effect="told everything, traffic grows with queries and nodes alike",
+            effect="rows that are told everything stand beside it; of periods not known",
         ),
     ),
     deviation="The simulator's network, with delays of 10 to 100 ms and four trees at most; chains of five "

@@ -304,7 +304,7 @@ SEGMENTS = OpenParameter(
     f"{NODES:g} nodes on average",
     "of those tried, the one at which MFD saves what the paper reports",
     after=True,
-    effect="MFD saves less with shorter segments; 002-fig10c is judged over 2 to 32 nodes",
+    effect="002-fig10c is judged over 2 to 32 nodes, and tells what is saved at each; of others not known",
 )
 
 EXPERIMENTS = (

@@ -246,8 +246,6 @@ EXPERIMENTS = (
                 f"{MATCHING:.0f} ms in the median, spread by {SPREAD}",
                 "the thesis gives none; so that the star falls behind",
                 after=True,
-                effect="the less it is, the longer the star stays ahead; the more, the further the optimised "
-                "tree stays behind the one without load",
             ),
         ),
         answers={"003-fig4.23": answer(check_load, PHASES)},
