@@ -6,8 +6,9 @@ python -m bench --quick            small versions that take seconds
 python -m bench peers              other engines beside ours, where their toolchains are installed
 python -m bench sizes              what an event costs with 1,000 to 1,000,000 subscriptions
 python -m bench network            live brokers beside mosquitto and nats-server, where they are installed
+python -m bench edge               MQTT clients at a broker, beside mosquitto where it is installed
 python -m bench live_nodes         200 live nodes at rest: memory, messages, processor time
-python -m bench peers --help       more about one of the last four
+python -m bench peers --help       more about one of the last five
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MODULES = (
     "queries",
     "pipeline",
 )
-NAMED = ("peers", "sizes", "network", "live_nodes")
+NAMED = ("peers", "sizes", "network", "edge", "live_nodes")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
@@ -63,7 +64,7 @@ def main() -> int:
         help=f"which of {', '.join(MODULES)} (default: all of these), or {', '.join(NAMED)}",
     )
     parser.add_argument("--quick", action="store_true", help="small versions that take seconds")
-    parser.add_argument("--only", default="", help="of peers, sizes and network: which, by name, with commas")
+    parser.add_argument("--only", default="", help="of the named ones: which, with commas")
     parser.add_argument("--out", type=Path, default=Path("build/bench.json"))
     parsed = parser.parse_args()
     unknown = set(parsed.modules) - {*MODULES, *NAMED}

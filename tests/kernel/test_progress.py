@@ -13,7 +13,7 @@ import numba
 import pytest
 
 from distributary.kernel import progress
-from distributary.kernel.progress import COMPILING, ERASE, PROGRESS, Progress, compiling_told
+from distributary.kernel.progress import COMPILING, ERASE, PROGRESS, CompilationLine, compiling_told
 
 WIDTH = 80
 
@@ -40,7 +40,7 @@ def test_compiling_is_told_once_before_and_once_after_it() -> None:
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Progress:
+def shown(monkeypatch: pytest.MonkeyPatch) -> CompilationLine:
     """The line of this process, without patience, as if it had not been shown."""
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(PROGRESS, "_shown", False)
@@ -91,7 +91,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_terminal_shows_one_line_that_is_gone_when_kernels_are_compiled(
-    shown: Progress, terminal: Terminal, capsys: pytest.CaptureFixture[str]
+    shown: CompilationLine, terminal: Terminal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, PROGRESS._before = PROGRESS.count, 0.0
     written = terminal.shows()
@@ -106,19 +106,19 @@ def test_a_terminal_shows_one_line_that_is_gone_when_kernels_are_compiled(
     assert capsys.readouterr().out == ""
 
 
-def test_what_a_program_compiles_of_its_own_is_not_told(shown: Progress, terminal: Terminal) -> None:
+def test_what_a_program_compiles_of_its_own_is_not_told(shown: CompilationLine, terminal: Terminal) -> None:
     assert terminal.shows(module="somebody.else") == ""
 
 
 def test_a_terminal_shows_nothing_before_it_takes_long(
-    shown: Progress, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    shown: CompilationLine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE", 1e9)
     assert terminal.shows() == ""
 
 
 def test_a_terminal_shows_nothing_to_those_who_want_silence_or_are_told_otherwise(
-    shown: Progress, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    shown: CompilationLine, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
     with compiling_told(told.append):
@@ -129,7 +129,7 @@ def test_a_terminal_shows_nothing_to_those_who_want_silence_or_are_told_otherwis
 
 
 def test_a_log_has_a_line_if_that_is_asked_for_and_only_once(
-    shown: Progress, monkeypatch: pytest.MonkeyPatch
+    shown: CompilationLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
@@ -142,7 +142,7 @@ def test_a_log_has_a_line_if_that_is_asked_for_and_only_once(
 
 
 def test_kernels_are_compiled_where_there_is_no_standard_error(
-    shown: Progress, monkeypatch: pytest.MonkeyPatch
+    shown: CompilationLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISTRIBUTARY_PROGRESS", "1")
     monkeypatch.setattr(sys, "stderr", None)

@@ -51,7 +51,7 @@ class _Compilations(event.Listener):  # type: ignore[misc]
         self._within -= 1
 
 
-class _Asked(_Compilations):
+class _CompilationNotice(_Compilations):
     """Tells whoever asked, before the first kernel is compiled."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
@@ -64,7 +64,7 @@ class _Asked(_Compilations):
         super().on_start(event)
 
 
-class Progress(_Compilations):
+class CompilationLine(_Compilations):
     """The line on the standard error, for those who did not ask."""
 
     def __init__(self) -> None:
@@ -104,14 +104,14 @@ class Progress(_Compilations):
         self._shown = True
 
 
-PROGRESS = Progress()
+PROGRESS = CompilationLine()
 """The one line of this process; `distributary.kernel` has Numba tell it of what is compiled."""
 
 
 @contextmanager
 def compiling_told(tell: Callable[[str], object]) -> Iterator[None]:
     """Tell of kernels that no cache has: before the first is compiled, and at the end how long that took."""
-    listener = _Asked(tell)
+    listener = _CompilationNotice(tell)
     PROGRESS.silenced += 1
     try:
         with event.install_listener("numba:compile", listener):
