@@ -41,6 +41,8 @@ class SessionDisk:
 
     def __init__(self, disk: Disk | None) -> None:
         self._disk = disk
+        self._unsafe = 0
+        """Writes that the disk has been given and not finished."""
 
     @property
     def is_there(self) -> bool:
@@ -73,10 +75,18 @@ class SessionDisk:
         self._write([Store(name, None) for name in names], lambda: None)
 
     def _write(self, stores: list[Store], then: Callable[[], None]) -> None:
-        if self._disk is None or not stores:
+        # What changes nothing may stand on a change that is being written, such as the same
+        # acknowledgement sent twice: it waits for that.
+        if self._disk is None or not (stores or self._unsafe):
             then()
-        else:
-            self._disk.write(stores, then)
+            return
+
+        def safe() -> None:
+            self._unsafe -= 1
+            then()
+
+        self._unsafe += 1
+        self._disk.write(stores, safe)
 
     def read(self, stored: Mapping[str, Message]) -> dict[str, SessionRecords]:
         """The sessions that were kept, by subscriber. What belongs to none is removed from the disk."""
