@@ -196,7 +196,7 @@ def message_of(event: Event, to: str, key: str = "topic") -> KafkaMessage:
 
     >>> message = message_of(Event("e1", "quotes/OTE", {"source": "ann", "price": 8.4}), "dear")
     >>> message.value, message.key, dict(message.headers)["ce_id"]
-    (b'{"id":"e1","price":8.4,"source":"ann"}', b'quotes/OTE', b'e1')
+    (b'{"id":"e1","source":"ann","price":8.4}', b'quotes/OTE', b'e1')
     """
     attributes = event.attributes
     told = {"specversion": "1.0", "id": event.id, "source": event.source or NO_SOURCE, "type": TYPE}

@@ -46,7 +46,7 @@ class OffsetTable:
 
     >>> table = OffsetTable()
     >>> for moment in (10.0, 20.0, 30.0):
-    ...     table.add(OffsetSample(moment, Offset(1.0, int(moment))))
+    ...     _ = table.add(OffsetSample(moment, Offset(1.0, int(moment))))
     >>> table.before(25.0), table.before(5.0)
     (Offset(epoch=1.0, number=20), Offset(epoch=0.0, number=0))
     """
