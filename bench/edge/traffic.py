@@ -11,6 +11,7 @@ from functools import partial
 from bench.edge.clients import Answering, MqttLoad, Talk
 from bench.network import brokers
 from bench.network.load import LostError, Receiver, delays, median_and_worst
+from bench.network.plain import one_at_a_time
 from bench.report import Result, ratio
 
 CHECKED = "every message at every subscriber, once and in order"
@@ -116,7 +117,8 @@ def _one(case: Case, engine: Engine, quick: bool) -> list[Result]:
     with engine.start(1) as running, closing(_load(case, running)) as load:
         given = partial(Result, case.name, engine.shown, checked=CHECKED)
         if case.alone:
-            return list(_alone(case, running, load, given, 200 if quick else 5_000))
+            messages = [case.talk.written(number, 1) for number in range(201 if quick else 5_001)]
+            return list(one_at_a_time(messages, running, load, given))
         return list(_flooded(case, running, load, given, quick))
 
 
@@ -153,22 +155,6 @@ def _flooded(
     middle, worst = median_and_worst([delay for each in came for delay in delays(each, sent)])
     yield given("delay at a tenth of the load, p50", middle * 1e3, "ms")
     yield given("delay at a tenth of the load, p99", worst * 1e3, "ms")
-
-
-def _alone(
-    case: Case, running: brokers.Running, load: MqttLoad, given: Callable[..., Result], count: int
-) -> Iterator[Result]:
-    messages = [case.talk.written(number, 1) for number in range(count + 1)]
-    load.publish_last(messages[0], 0)  # all is loaded by it
-    used = running.seconds()
-    trips = load.one_by_one(1, messages[1:])
-    used = running.seconds() - used
-    for receiver in load.receivers:
-        receiver.check(range(count + 1))
-    middle, worst = median_and_worst(trips)
-    yield given("processor time a message", used / count * 1e6, "µs")
-    yield given("round trip, p50", middle * 1e3, "ms")
-    yield given("round trip, p99", worst * 1e3, "ms")
 
 
 def _compared(case: Case, results: Collection[Result]) -> Iterator[Result]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -105,7 +105,11 @@ def _one(case: Case, engine: Engine, quick: bool) -> list[Result]:
     with engine.start(case.brokers) as running, closing(_load(case, engine, running)) as load:
         given = partial(Result, case.name, engine.shown, checked=CHECKED)
         if case.alone:
-            return list(_alone(case, engine, running, load, given, 200 if quick else 5_000))
+            count = 201 if quick else 5_001
+            messages = [
+                engine.speaker.written(number, 1, case.size, case.acknowledged) for number in range(count)
+            ]
+            return list(one_at_a_time(messages, running, load, given))
         return list(_flooded(case, engine, running, load, given, quick))
 
 
@@ -161,25 +165,18 @@ def _flooded(
     yield given("delay at a tenth of the load, p99", worst * 1e3, "ms")
 
 
-def _alone(
-    case: Case,
-    engine: Engine,
-    running: brokers.Running,
-    load: Load,
-    given: Callable[..., Result],
-    count: int,
+def one_at_a_time(
+    messages: Sequence[bytes], running: brokers.Running, load: Load, given: Callable[..., Result]
 ) -> Iterator[Result]:
-    messages = [
-        engine.speaker.written(number, 1, case.size, case.acknowledged) for number in range(count + 1)
-    ]
+    """What messages cost and how long they take, each sent when the one before it has come."""
     load.publish_last(messages[0], 0)  # all is loaded by it
     used = running.seconds()
     trips = load.one_by_one(1, messages[1:])
     used = running.seconds() - used
     for receiver in load.receivers:
-        receiver.check(range(count + 1))
+        receiver.check(range(len(messages)))
     middle, worst = median_and_worst(trips)
-    yield given("processor time a message", used / count * 1e6, "µs")
+    yield given("processor time a message", used / len(trips) * 1e6, "µs")
     yield given("round trip, p50", middle * 1e3, "ms")
     yield given("round trip, p99", worst * 1e3, "ms")
 
