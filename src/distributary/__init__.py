@@ -11,8 +11,8 @@
 docs/architecture.md shows the rooms and the way of an event through them. From the bottom up:
 
 - `errors`, `model`, `quarantine`, `files`, `toml_files`, `feeds`, `kernel`: what everything stands on
-- `output`, `json_text`, `table_lines`, `metrics_text`, `arrow_rows`, `kafka_transactions`: what comes in and
-  goes out, in bounds, without harm
+- `output`, `json_text`, `table_lines`, `metrics_text`, `arrow_rows`, `kafka_transactions`, `kafka_values`,
+  `cloud_events`: what comes in and goes out, in bounds, without harm
 - `filters`: the filter kinds of subscriptions
 - `matching`, `store`, `flow`: indexes; subscriptions that change; stream queries
 - `spark`: all of these on Spark

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, String
 from distributary.arrow_rows import unreadable_text
 from distributary.errors import DistributaryError, InputError
 from distributary.matching.batch import EventBatch
-from distributary.spark.places import ARRIVAL, RESERVED, SOURCE_PLACE
+from distributary.spark.places import ARRIVAL, REASON, RESERVED, SOURCE_PLACE
 from distributary.spark.rows import Batches, rejection_columns
 
 PART = RESERVED + "part"
@@ -73,7 +73,7 @@ class EventColumns:
             self._require(schema, "order", self.order, (DataType,), "something that can be ordered")
             if isinstance(schema[self.order].dataType, (StructType, ArrayType, MapType)):
                 raise DistributaryError(f"the order column {self.order!r} must be a plain value, not nested")
-        ours = (self.micro_batch, SOURCE_PLACE)
+        ours = (self.micro_batch, SOURCE_PLACE, REASON)
         taken = [name for name in schema.names if name.startswith(RESERVED) and name not in ours]
         if taken:
             raise DistributaryError(
@@ -103,8 +103,10 @@ class EventColumns:
         if self.corrupt is not None and self.corrupt in table.schema.names:
             raw = table.column(self.corrupt)
             bad = unreadable_text(raw.combine_chunks() if isinstance(raw, pa.ChunkedArray) else raw)
+            told = table.column(REASON) if REASON in table.schema.names else None
             for row in _rows_where(pc.is_valid(raw)):
-                reason = bad.get(row, "cannot be read in the format of the source")
+                reason = None if told is None else told[row].as_py()
+                reason = reason or bad.get(row, "cannot be read in the format of the source")
                 batch.rejected[row] = InputError(reason)
         for name in bare if self.finite else ():
             for field, numbers in _floats(name, table.column(name)):

@@ -27,6 +27,9 @@ ARRIVAL = RESERVED + "arrival"
 SOURCE_PLACE = RESERVED + "place"
 """Where in its source an event stands that could not be read, or has no id."""
 
+REASON = RESERVED + "reason"
+"""Why an event could not be read, where a pipeline's reader knows more than that it could not."""
+
 READINGS = 3
 """How often a file is read at most, to find all its lines that are asked for."""
 MOST_FILES = 16

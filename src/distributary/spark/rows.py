@@ -21,7 +21,7 @@ from distributary.arrow_rows import row_record
 from distributary.matching.batch import EventBatch
 from distributary.matching.matcher import Matches
 from distributary.quarantine import rejection
-from distributary.spark.places import ARRIVAL, SOURCE_PLACE, UNREADABLE, with_line
+from distributary.spark.places import ARRIVAL, REASON, SOURCE_PLACE, UNREADABLE, with_line
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -181,7 +181,7 @@ def rejection_columns(table: pa.Table, batch: EventBatch, rows: Sequence[int]) -
     found = []
     for row in rows:
         given = row_record(table, row).items()
-        added = (SOURCE_PLACE, ARRIVAL)
+        added = (SOURCE_PLACE, REASON, ARRIVAL)
         record = {name: value for name, value in given if value is not None and name not in added}
         raw = record.get(UNREADABLE)
         text = json.dumps(record, default=str, ensure_ascii=False) if raw is None else raw

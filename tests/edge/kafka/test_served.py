@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +13,12 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from distributary.client import connect
 from distributary.edge.kafka.settings import KafkaSettings
+from distributary.edge.payloads import payload_of
 from distributary.edge.serve import ServedBroker, ServeSettings
 from distributary.model import Event
 from distributary.toml_files import parse_toml, validated
 from kafka_server import KafkaServer
+from registry_server import registry_server
 
 PATIENCE = 60.0
 
@@ -110,3 +113,33 @@ def test_deliveries_are_written_once_also_when_the_broker_comes_back(
     ]
     assert {each.key() for each in records} == {b"OTE"}
     assert json.loads(records[0].value() or b"")["price"] == 9
+
+
+def test_avro_reaches_clients_as_json_once_the_registry_answers(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    schema = '{"type": "record", "name": "Q", "fields": [{"name": "price", "type": "double"}]}'
+    with registry_server() as registry:
+        head = struct.pack(">bI", 0, registry.register("quotes", {"schema": schema}))
+        registry.failures = 6  # more than it is asked at a time
+        source = f'topics = ["{topic}"]\ngroup = "{topic}"\nvalues = "avro"\nregistry = "{registry.address}"'
+        settings = settings_of(kafka, f"[[source]]\n{source}")
+
+        async def received() -> tuple[Event, Event]:
+            async with (
+                served(settings, data=tmp_path) as broker,
+                connect(f"ws://{broker.web_endpoint}", name="ann") as ann,
+                ann.subscribed(where="price > 8") as events,
+            ):
+                kafka.send(topic, *(head + struct.pack("<d", price) for price in (7.5, 8.5)), b"{}", head)
+                cloud = {"ce_specversion": "1.0", "ce_id": "e1", "ce_source": "/bourse", "ce_type": "quote"}
+                kafka.send(topic, head + struct.pack("<d", 9.5), headers=list(cloud.items()))
+                async with asyncio.timeout(PATIENCE):
+                    return await anext(events), await anext(events)
+
+        first, second = asyncio.run(received())
+    assert (first.id, first.attributes["price"], payload_of(first)) == (f"{topic}-0-1", 8.5, b'{"price":8.5}')
+    assert (second.id, second.source, second.attributes["price"]) == ("e1", "/bourse", 9.5)
+    aside = [json.loads(line) for line in (tmp_path / "kafka-quarantine.jsonl").read_text().splitlines()]
+    assert [each["place"] for each in aside] == [f"{topic}[0]@2", f"{topic}[0]@3"]
+    assert "magic byte" in aside[0]["reason"]
+    assert "Avro schema" in aside[1]["reason"]

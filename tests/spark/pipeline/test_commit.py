@@ -11,6 +11,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -81,7 +82,9 @@ class OneIndex(SparkIndex):
         return self.matchers[0]
 
 
-INDEX = OneIndex(None, True, (Matcher(SUBSCRIPTIONS),))
+@cache
+def index() -> OneIndex:
+    return OneIndex(None, True, (Matcher(SUBSCRIPTIONS),))
 
 
 def events_of(batch: int, count: int = 8) -> list[Record]:
@@ -108,7 +111,7 @@ def start(place: Path, each: bool) -> Callable[[int], None]:
     event = StructType().add("id", "string").add("topic", "string").add("at", "long").add("price", "double")
     writer = batch_writer(pipeline, event, divisions=DIVISIONS)
     tagged = TaggedRows.of(COLUMNS, "id", ["topic", "price"], COLUMNS, flows=False)
-    task = MatchAndStage(MatchTasks(INDEX, EventColumns(order="at"), tagged), writer.staging)
+    task = MatchAndStage(MatchTasks(index(), EventColumns(order="at"), tagged), writer.staging)
     return lambda batch: do_batch(writer, task, batch)
 
 

@@ -10,7 +10,8 @@ Rules:
   `MOST_READ` records are read at a time, three times as many may be uncommitted, and a root that was started
   again knows the latest 10,000 events.
 - What the network does not take yet (the node has no place in it, or is congested) is tried again, and
-  nothing is read meanwhile. A record that no network would take is set aside when it is read.
+  nothing is read meanwhile. So is what cannot be read while the schema registry does not answer. A record
+  that no network would take is set aside when it is read.
 - When a rebalance takes a partition away, nothing more is committed of what was read before.
 - What goes wrong with Kafka is told once, and so is its end. The client library tries again by itself; after
   an error that it calls fatal another reader is made, after a pause.
@@ -28,6 +29,7 @@ from typing import NamedTuple, Protocol
 from distributary.edge.kafka.quarantine import RecordQuarantine, rejected_at
 from distributary.edge.kafka.records import KafkaRecord, RecordReader
 from distributary.errors import DistributaryError, InputError
+from distributary.kafka_values.schemas import RegistryError
 from distributary.model import Event
 from distributary.quarantine import Rejection
 
@@ -176,12 +178,10 @@ class KafkaIntake:
 
     async def _make_safe(self, records: Sequence[KafkaRecord]) -> None:
         """Publish records, as often as it takes, and set aside those that are no events."""
-        events, rejected = list[Event](), list[Rejection]()
-        for record in records:
-            try:
-                events.append(self._records.event(record))
-            except InputError as error:
-                rejected.append(rejected_at(record.place, error, record.value))
+        read = await self._read(records)
+        if read is None:
+            return  # it ends, and there is no schema to read them with
+        events, rejected = read
         await self._quarantine.keep(rejected)
         while events and (reason := await self._publish(events)) is not None:
             if not self._refusals.failures:
@@ -193,6 +193,29 @@ class KafkaIntake:
         self.published += len(events)
         self._safe |= self._under_way
         self._under_way = {}
+
+    async def _read(self, records: Sequence[KafkaRecord]) -> tuple[list[Event], list[Rejection]] | None:
+        """The events of records, and those that are none; None if it ends before their schemas are known."""
+        if not self._records.asks_registry:
+            return self._events(records)
+        while True:
+            try:
+                return await asyncio.to_thread(self._events, records)
+            except RegistryError as error:
+                if not self._refusals.failures:
+                    self._note(f"{self._name}: records wait: {error}")
+                await self._pause(self._refusals)
+                if self._ending.is_set():
+                    return None
+
+    def _events(self, records: Sequence[KafkaRecord]) -> tuple[list[Event], list[Rejection]]:
+        events, rejected = list[Event](), list[Rejection]()
+        for record in records:
+            try:
+                events.append(self._records.event(record))
+            except InputError as error:
+                rejected.append(rejected_at(record.place, error, record.value))
+        return events, rejected
 
     def _forget(self, lost: Iterable[Partition]) -> None:
         for partition in lost:

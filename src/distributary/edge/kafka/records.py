@@ -9,6 +9,7 @@ Rules:
 - A value that is a JSON object gives attributes, one that is an XML document the document; its bytes come out
   again as they were (`payloads`). What is neither is malformed, unless the source takes any value. A record
   without a value, a tombstone, is set aside, unless the source makes events of tombstones.
+- Where values are Avro or Protobuf (`kafka_values`), the event has the JSON of their records in their place.
 - The event's topic is made of the record by a template; a CloudEvent with the extension `topic` has that.
 - Attributes `kafka.topic`, `kafka.partition`, `kafka.offset`, `kafka.time` (milliseconds since 1970),
   `kafka.key` and `kafka.header.NAME` tell where it was; keys and headers that are not UTF-8 are not told.
@@ -21,9 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from distributary.edge.kafka.settings import PLACEHOLDER, KafkaSource
-from distributary.edge.payloads import BASE64, OURS, TEXT, event_of, payload_of
-from distributary.edge.web.cloud_events import (
+from distributary.cloud_events import (
     CONTEXT,
     EXTENSIONS,
     NO_SOURCE,
@@ -31,16 +30,19 @@ from distributary.edge.web.cloud_events import (
     read_binary_cloud_event,
     read_cloud_event,
 )
+from distributary.edge.kafka.settings import PLACEHOLDER, KafkaSource
+from distributary.edge.payloads import BASE64, OURS, TEXT, event_of, payload_of
 from distributary.errors import InputError
 from distributary.json_text import read_object
 from distributary.kafka_transactions import KafkaMessage
+from distributary.kafka_values.decoder import ValueDecoder
 from distributary.live.codec import require_sendable
 from distributary.model import Event, Value
 
 Headers = Sequence[tuple[str, bytes | None]]
 PREFIX, CONTENT_TYPE = "ce_", "content-type"
 SPACE = b" \t\r\n"
-STRUCTURED = "application/cloudevents+json"
+STRUCTURED, JSON = "application/cloudevents+json", "application/json"
 PER_HEADER = "kafka.header."
 TOMBSTONE = "is a tombstone: it has no value"
 
@@ -78,16 +80,29 @@ class RecordReader:
 
     def __init__(self, source: KafkaSource, name: str) -> None:
         self._source, self._name = source, name
+        format = source.value_format
+        self._decoder = None if format is None else ValueDecoder(format)
+
+    @property
+    def asks_registry(self) -> bool:
+        """Whether making an event may wait for a schema."""
+        return self._decoder is not None
 
     def event(self, record: KafkaRecord) -> Event:
-        """The event of a record; InputError when it is malformed, a tombstone, or too long."""
+        """The event of a record; InputError when it is malformed, a tombstone, or too long.
+
+        RegistryError when the schema that it was written with cannot be asked for.
+        """
         texts = _texts(record.headers)
         own = _own_attributes(record, texts)
         context = {name.removeprefix(PREFIX): text for name, text in texts.items() if name.startswith(PREFIX)}
         content_type = texts.get(CONTENT_TYPE, "")
+        structured = content_type.lower().startswith(STRUCTURED)
+        if self._decoder is not None and record.value is not None and not structured:
+            record, content_type = record._replace(value=self._decoder.json(record.value)), JSON
         if "id" in context or "specversion" in context:
             event = self._of_cloud_event(record, own, context, content_type)
-        elif content_type.lower().startswith(STRUCTURED) and record.value is not None:
+        elif structured and record.value is not None:
             event = read_cloud_event(read_object(record.value), ())
             topic = event.topic if event.topic is not None else self._topic(record, event.attributes)
             event = replace(event, topic=topic, attributes={**event.attributes, **own})
@@ -223,7 +238,7 @@ def _content_type(event: Event, value: bytes) -> str:
     if value.lstrip(SPACE).startswith(b"{"):
         try:
             read_object(value)
-            return "application/json"
+            return JSON
         except InputError:
             return "text/plain"
     return "application/xml" if event.document is not None else "text/plain"

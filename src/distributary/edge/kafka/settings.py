@@ -28,6 +28,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from distributary.edge.mailbox import MailboxBounds
 from distributary.errors import DistributaryError, InputError
+from distributary.kafka_values.decoder import ValueFormat, value_faults
 from distributary.model import Subscription
 from distributary.toml_files import Names, Number, Text, Truth, read_toml, report, toml_table, validated
 
@@ -64,13 +65,24 @@ class KafkaSource:
     """The topic of the event."""
     separator: Text | None = None
     """What stands between levels in names of Kafka's topics; `/` takes its place."""
-    values: Literal["auto", "json", "xml", "any"] = "auto"
+    values: Literal["auto", "json", "xml", "any", "avro", "protobuf"] = "auto"
     """What a value is; what is none is set aside."""
+    registry: Text | None = None
+    """The address of the schema registry, for Avro and Protobuf."""
+    schemas: Text | None = None
+    """Or the directory of their schemas."""
     tombstones: Truth = False
     """Whether records without a value are events too."""
     begin: Literal["earliest", "latest"] = "earliest"
     """Where a group begins that has committed nothing."""
     options: Options = field(default_factory=dict)
+
+    @property
+    def value_format(self) -> ValueFormat | None:
+        """How values are read that need a schema; None where they need none."""
+        if self.values == "avro" or self.values == "protobuf":
+            return ValueFormat(self.values, self.registry, self.schemas)
+        return None
 
 
 @toml_table
@@ -146,6 +158,7 @@ def _faults_of_source(source: KafkaSource) -> Iterator[tuple[str, str]]:
     for part in PLACEHOLDER.findall(source.topic):
         if part not in PARTS:
             yield "topic", f"has {{{part}}}; known are {', '.join(f'{{{each}}}' for each in PARTS)}"
+    yield from value_faults(source.values, source.registry, source.schemas)
     yield from _faults_of_options(source.options)
 
 

@@ -4,7 +4,6 @@ Modules, in reading order:
 
 - `faults`: what a request is refused with.
 - `records`: what is said in JSON.
-- `cloud_events`: CloudEvents as events, and events as CloudEvents.
 - `bodies`: the events of a request, well-formed and not.
 - `tickets`: what a browser's script shows in place of a header.
 - `service`: what all requests share.

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import msgspec
 
-from distributary.edge.web.cloud_events import read_binary_cloud_event, read_cloud_event
+from distributary.cloud_events import read_binary_cloud_event, read_cloud_event
 from distributary.edge.web.faults import WebError
 from distributary.errors import InputError
 from distributary.json_text import read_object

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from distributary.cloud_events import cloud_event
 from distributary.edge.access import Identity
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session, Sessions
-from distributary.edge.web.cloud_events import cloud_event
 from distributary.edge.web.outgoing import OutgoingError, checked_address, post, resolved
 from distributary.edge.web.pulling import Puller, SessionEndedError
 from distributary.edge.web.records import to_json

@@ -4,7 +4,7 @@ In reading order:
 
 - `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`), with the store it names;
   `formats` and `schema_text`: formats, options and schemas, checked without Spark;
-- `source`: the events as a streaming DataFrame;
+- `source`: the events as a streaming DataFrame; `messages`: those of Kafka's in Avro, Protobuf, CloudEvents;
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;
 - `job`: the one job of a micro-batch; its tasks match, stage what comes of it and give receipts: `staging`,

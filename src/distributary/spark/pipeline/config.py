@@ -25,10 +25,11 @@ from distributary import toml_files as toml
 from distributary.errors import DistributaryError
 from distributary.flow.catalogue import Catalogue
 from distributary.flow.language.file import read_query_file
+from distributary.kafka_values.decoder import ValueFormat, value_faults
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
 from distributary.spark.pipeline.formats import FILE_FORMATS as FILE_FORMATS
-from distributary.spark.pipeline.formats import RAW_FORMATS, format_faults
+from distributary.spark.pipeline.formats import RAW_FORMATS, flat_settings, format_faults
 from distributary.spark.pipeline.schema_text import check_types, schema_columns
 from distributary.spark.places import UNREADABLE
 from distributary.store import SubscriptionStore, open_store
@@ -50,32 +51,6 @@ def _from_home(given: str, info: ValidationInfo) -> str:
 def _format_name(given: str) -> str:
     """The name of a format in lower case; the name of a class that implements one as it is."""
     return given if "." in given else given.lower()
-
-
-def _flat_settings(given: Any) -> Any:
-    """Settings for Spark: dotted names may be quoted or not, values become strings."""
-    if not isinstance(given, dict):
-        return given
-    flat = dict(_dotted(given))
-    faults = [
-        (name, f"is {toml.shown(value)}; it must be a string or a number")
-        for name, value in flat.items()
-        if not isinstance(value, str | int | float)
-    ]
-    if faults:
-        raise toml.FaultyValueError(faults)
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in flat.items()
-    }
-
-
-def _dotted(given: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a table and of the tables in it, by their dotted names."""
-    for name, value in given.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def _schema_text(given: str, info: ValidationInfo) -> str:
@@ -125,7 +100,7 @@ Format = Annotated[toml.Text, AfterValidator(_format_name), Field(description='a
 Place = Annotated[toml.Text, AfterValidator(_from_home)]
 Settings = Annotated[
     Mapping[str, str],
-    BeforeValidator(_flat_settings),
+    BeforeValidator(flat_settings),
     Field(description='a table such as { name = "value" }'),
 ]
 SchemaText = Annotated[
@@ -155,23 +130,48 @@ class PipelineSource:
     options: Settings = field(default_factory=dict)
     schema: SchemaText | None = None
     """DDL, or the JSON of a Spark schema."""
-    parse: Literal["json"] | None = None
-    """`json` when the event is JSON text in a column `value`."""
+    parse: Literal["json", "avro", "protobuf", "cloudevents"] | None = None
+    """What the column `value` holds: JSON text, or of Kafka's messages what `messages` reads."""
+    registry: toml.Text | None = None
+    """The address of the schema registry, for Avro and Protobuf."""
+    schemas: Place | None = None
+    """Or the directory of their schemas."""
+    tombstones: toml.Truth = False
+    """Whether Kafka's messages without a value are events too."""
 
     @property
     def finite(self) -> bool:
         """Whether its numbers are finite: JSON has no others, unless an option says so."""
         options = {name.lower(): value for name, value in self.options.items()}
-        return "json" in (self.format, self.parse) and options.get("allownonnumericnumbers") != "true"
+        return (self.format == "json" or self.parse is not None) and options.get(
+            "allownonnumericnumbers"
+        ) != "true"
+
+    @property
+    def reads_messages(self) -> bool:
+        """Whether tasks of ours make JSON of the values."""
+        return self.parse not in (None, "json")
+
+    @property
+    def value_format(self) -> ValueFormat | None:
+        """How values are read that need a schema; None where they need none."""
+        if self.parse == "avro" or self.parse == "protobuf":
+            return ValueFormat(self.parse, self.registry, self.schemas)
+        return None
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
         yield from format_faults(self.format, self.options)
+        yield from value_faults(self.parse or "", self.registry, self.schemas)
+        if self.reads_messages and self.format != "kafka":
+            yield "parse", f'is "{self.parse}", which is for the format "kafka"; this is "{self.format}"'
+        if self.tombstones and not self.reads_messages:
+            yield "tombstones", 'can be events where parse is "avro", "protobuf" or "cloudevents"'
         of_files = self.format in FILE_FORMATS
         if (of_files or self.format == "text") and self.path is None and "path" not in self.options:
             yield "path", f'is missing; the format "{self.format}" reads a directory'
         if self.schema is None and (self.parse or of_files):
-            reads = 'parse = "json"' if self.parse else f'the format "{self.format}"'
+            reads = f'parse = "{self.parse}"' if self.parse else f'the format "{self.format}"'
             yield "schema", f'is missing; {reads} needs one such as "id STRING, topic STRING"'
         if self.schema is not None and UNREADABLE in map(str.lower, schema_columns(self.schema)):
             yield "schema", f"has a column {UNREADABLE}, a name that is taken"

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import Any
+
+from distributary import toml_files as toml
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats of files in a directory: a batch is written exactly once, and reading a stream needs a schema."""
@@ -113,3 +116,29 @@ def option_faults(format: str, options: Mapping[str, str]) -> Iterator[tuple[str
             yield f"options.{name}", f'is "{value}"; it must be a whole number above 0'
         elif plain in TRUTHS and value.strip().lower() not in ("true", "false"):
             yield f"options.{name}", f'is "{value}"; it must be true or false'
+
+
+def flat_settings(given: Any) -> Any:
+    """Settings for Spark: dotted names may be quoted or not, values become strings."""
+    if not isinstance(given, dict):
+        return given
+    flat = dict(_dotted(given))
+    faults = [
+        (name, f"is {toml.shown(value)}; it must be a string or a number")
+        for name, value in flat.items()
+        if not isinstance(value, str | int | float)
+    ]
+    if faults:
+        raise toml.FaultyValueError(faults)
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in flat.items()
+    }
+
+
+def _dotted(given: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a table and of the tables in it, by their dotted names."""
+    for name, value in given.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

@@ -1,9 +1,9 @@
 """The events of a pipeline as a streaming DataFrame, with nothing lost that cannot be read.
 
 Readers of text (JSON, CSV, XML) leave the raw text of a row they cannot read, or not in full, in the column
-`_unreadable`, as bytes that may not be UTF-8; so does `parse = "json"` for sources that give raw values.
-Matching rejects such rows. A source of typed rows (Parquet, a table) has no such column: it fails as a whole
-when a file is broken.
+`_unreadable`, as bytes that may not be UTF-8; so does `parse` for sources that give raw values, for
+Kafka with the reason. Matching rejects such rows. A source of typed rows (Parquet, a table) has no such
+column: it fails as a whole when a file is broken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from distributary.errors import DistributaryError
 from distributary.json_text import MAXIMUM_DEPTH, MAXIMUM_DIGITS
 from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import FILE_FORMATS, PipelineSource
-from distributary.spark.places import SOURCE_PLACE, UNREADABLE
+from distributary.spark.pipeline.messages import MESSAGE_COLUMNS, NO_FIT, READ_DDL, TOMBSTONE, MessageTasks
+from distributary.spark.places import REASON, SOURCE_PLACE, UNREADABLE
+from distributary.spark.workers import map_in_arrow
 
 TEXT_FORMATS = ("json", "csv", "xml")
 """Formats whose readers can leave what they could not read in a column."""
@@ -32,7 +34,9 @@ JSON_BOUNDS = {
 """Options of Spark's reader of JSON, so that it takes what we take; the user's own go before them."""
 
 
-def read_source(spark: SparkSession, source: PipelineSource, id: str = "id") -> DataFrame:
+def read_source(
+    spark: SparkSession, source: PipelineSource, id: str = "id", topic: str = "topic"
+) -> DataFrame:
     """The events as a stream; `DistributaryError` when Spark refuses the schema, format or options.
 
     With the column `SOURCE_PLACE`: where an event stands that could not be read, or has no `id`.
@@ -42,6 +46,8 @@ def read_source(spark: SparkSession, source: PipelineSource, id: str = "id") -> 
     if source.format == "json":
         reader = reader.options(**JSON_BOUNDS)
     reader = reader.options(**dict(source.options))
+    if source.reads_messages:
+        reader = reader.option("includeHeaders", "true")
     if schema is not None and source.parse is None:
         if source.format in TEXT_FORMATS:
             schema = _with_unreadable(schema)
@@ -54,6 +60,9 @@ def read_source(spark: SparkSession, source: PipelineSource, id: str = "id") -> 
     place = source_place(source)
     if source.parse is None or schema is None:
         return placed(rows, place, id)
+    if source.reads_messages:
+        tasks = MessageTasks(source.value_format, id, topic, source.tombstones)
+        return placed(read_messages(rows, tasks, schema), F.col(SOURCE_PLACE), id)
     if source.format != "kafka":
         # A blank line of text is no event; an empty message may be one that went wrong.
         rows = rows.where(F.trim("value") != "")
@@ -69,11 +78,32 @@ def parsed(rows: DataFrame, schema: StructType, place: Column | None = None) -> 
     valid = F.is_valid_utf8(text)  # Spark would put other characters in the place of what is not
     options = {**JSON_BOUNDS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
     event = F.from_json(F.when(valid, text), _with_unreadable(schema), options)
+    # Without a value there is no event: Kafka's tombstone.
     unreadable = F.when(~valid, text).otherwise(F.col(f"event.{UNREADABLE}"))
+    unreadable = F.when(F.col("value").isNull(), F.lit("")).otherwise(unreadable)
+    reason = F.when(F.col("value").isNull(), F.lit(TOMBSTONE))
     places = [] if place is None else [place.alias(SOURCE_PLACE)]
     read = rows.select(event.alias("event"), text.alias("value"), *places)
     names = [F.col(f"event.{quoted(name)}") for name in schema.names]
-    return read.select(*names, unreadable.alias(UNREADABLE), *map(F.col, [SOURCE_PLACE] if places else []))
+    added = [
+        unreadable.alias(UNREADABLE),
+        reason.alias(REASON),
+        *map(F.col, [SOURCE_PLACE] if places else []),
+    ]
+    return read.select(*names, *added)
+
+
+def read_messages(rows: DataFrame, tasks: MessageTasks, schema: StructType) -> DataFrame:
+    """Kafka's messages as rows of a schema, with `_unreadable`, reason and place of those that are none."""
+    messages = rows.select(*MESSAGE_COLUMNS)
+    options = {**JSON_BOUNDS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
+    event = F.from_json("value", _with_unreadable(schema), options)
+    read = map_in_arrow(messages, tasks.run, READ_DDL).withColumn("event", event)
+    misfit = F.col(f"event.{UNREADABLE}")
+    names = [F.col(f"event.{quoted(name)}") for name in schema.names]
+    unreadable = F.coalesce("unreadable", misfit).alias(UNREADABLE)
+    reason = F.coalesce("reason", F.when(misfit.isNotNull(), F.lit(NO_FIT))).alias(REASON)
+    return read.select(*names, unreadable, reason, F.col("place").alias(SOURCE_PLACE))
 
 
 def source_place(source: PipelineSource) -> Column:

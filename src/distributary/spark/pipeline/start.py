@@ -44,7 +44,7 @@ from distributary.spark.pipeline.staging import (
     Staging,
 )
 from distributary.spark.pipeline.tolerance_memory import MEMORY, divisions_of, memory_in
-from distributary.spark.places import SOURCE_PLACE, UNREADABLE
+from distributary.spark.places import REASON, SOURCE_PLACE, UNREADABLE
 from distributary.spark.queries.sql import SQL_TYPES
 from distributary.spark.rows import TaggedRows
 from distributary.spark.session import ROCKSDB, STATE_STORE
@@ -70,7 +70,7 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     _require_the_same_queries(pipeline)
     pipeline.store.create()
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
-    events = read_source(spark, pipeline.source, pipeline.events.id)
+    events = read_source(spark, pipeline.source, pipeline.events.id, pipeline.events.topic)
     receipts, commit = receipts_of(events, pipeline)
     bring_offsets_forward(pipeline.checkpoint, receipts)
     commit.staging.clear()
@@ -111,7 +111,7 @@ def receipts_of(events: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Batch
     an index or tolerances have a say, one to which they are brought.
     """
     columns = pipeline.columns
-    bare = [name for name in events.columns if name not in (UNREADABLE, SOURCE_PLACE)]
+    bare = [name for name in events.columns if name not in (UNREADABLE, SOURCE_PLACE, REASON)]
     topic = columns.topic if pipeline.metrics and columns.topic in bare else None
     named = [] if topic is None else [topic]
     order = [columns.order] if columns.order is not None else []

@@ -21,7 +21,7 @@ from distributary.flow.language.schema import MAX_TIME, Type
 from distributary.flow.language.source import Source
 from distributary.flow.language.topics import TOPIC
 from distributary.spark.columns import EventColumns, quoted
-from distributary.spark.places import SOURCE_PLACE
+from distributary.spark.places import REASON, SOURCE_PLACE
 from distributary.spark.queries import sql
 from distributary.spark.queries.conditions import condition_sql
 from distributary.spark.queries.plan import EVENTS, ColumnSheet, StreamBranch
@@ -47,7 +47,7 @@ class EventIntake:
 def take_in(events: DataFrame, columns: EventColumns, sources: Iterable[Source]) -> EventIntake:
     """Which events belong to which sources, as columns of a sheet; nothing is computed yet."""
     given = list(sources)
-    others = (columns.id, columns.topic, columns.document, columns.corrupt, SOURCE_PLACE)
+    others = (columns.id, columns.topic, columns.document, columns.corrupt, SOURCE_PLACE, REASON)
     attributes = T.StructType([field for field in events.schema if field.name not in others])
     paths = dict(_flat(attributes))
     names = dict.fromkeys(name for source in given for name in _looked_at(source) if name in paths)

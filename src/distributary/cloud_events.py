@@ -57,30 +57,46 @@ def read_cloud_event(record: Mapping[str, Any], rule: tuple[str, ...] = TOPIC_RU
     >>> event.topic, event.key, event.attributes["price"]
     ('quote/OTE', EventKey(source='/bourse', id='e1'), 8.4)
     """
+    return Event.from_record(structured_record(record, rule))
+
+
+def structured_record(record: Mapping[str, Any], rule: tuple[str, ...] = TOPIC_RULE) -> dict[str, Any]:
+    """The event's record of a CloudEvent in JSON's form; InputError when it is none."""
     context = {name: value for name, value in record.items() if name not in ("data", "data_base64")}
     _check_context(context)
     content_type = str(context.get("datacontenttype") or "")
     if record.get("data") is not None and record.get("data_base64") is not None:
         raise InputError("given together with data; give one of them", field="data_base64")
     if record.get("data_base64") is not None:
-        return _event(context, _decoded(record["data_base64"], content_type), rule)
+        return _record(context, _decoded(record["data_base64"], content_type), rule)
     data = record.get("data")
     if data is None:
-        return _event(context, {}, rule)
+        return _record(context, {}, rule)
     if isinstance(data, str) and is_xml(content_type):
-        return _event(context, {"document": data}, rule)
-    return _event(context, _of_json(data, context), rule)
+        return _record(context, {"document": data}, rule)
+    return _record(context, _of_json(data, context), rule)
 
 
 def read_binary_cloud_event(
     headers: Mapping[str, str], body: bytes, rule: tuple[str, ...] = TOPIC_RULE
 ) -> Event:
     """The event of a CloudEvent whose attributes are headers, decoded already, without `ce-`."""
+    return Event.from_record(binary_record(headers, body, rule))
+
+
+def binary_record(
+    headers: Mapping[str, str], body: bytes, rule: tuple[str, ...] = TOPIC_RULE
+) -> dict[str, Any]:
+    """The event's record of a CloudEvent whose attributes are headers, without `ce-`; InputError if none.
+
+    >>> binary_record({"specversion": "1.0", "id": "e1", "source": "/bourse", "type": "quote"}, b'{"x": 1}')
+    {'specversion': '1.0', 'id': 'e1', 'source': '/bourse', 'type': 'quote', 'x': 1, 'topic': 'quote'}
+    """
     context: dict[str, Any] = dict(headers)
     _check_context(context)
     if not body:
-        return _event(context, {}, rule)
-    return _event(context, _of_bytes(body, str(context.get("datacontenttype") or ""), context), rule)
+        return _record(context, {}, rule)
+    return _record(context, _of_bytes(body, str(context.get("datacontenttype") or ""), context), rule)
 
 
 def cloud_event(event: Event) -> dict[str, Any]:
@@ -147,12 +163,12 @@ def _check_context(context: Mapping[str, Any]) -> None:
         raise InputError("must be a text", field="topic")
 
 
-def _event(context: Mapping[str, Any], data: Mapping[str, Any], rule: tuple[str, ...]) -> Event:
+def _record(context: Mapping[str, Any], data: Mapping[str, Any], rule: tuple[str, ...]) -> dict[str, Any]:
     record = {name: value for name, value in context.items() if value is not None} | dict(data)
     if record.get("topic") is None:
         parts = [str(context[name]) for name in rule if context.get(name) not in (None, "")]
         record["topic"] = "/".join(parts) or None
-    return Event.from_record(record)
+    return record
 
 
 def _of_json(data: Any, context: Mapping[str, Any]) -> dict[str, Any]:

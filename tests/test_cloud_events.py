@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from distributary.cloud_events import CONTEXT, EXTENSIONS, OWN, cloud_event, read_cloud_event
 from distributary.edge.web.bodies import CLOUD_EVENT, CLOUD_EVENTS, JSON, LINES, read_events
-from distributary.edge.web.cloud_events import CONTEXT, EXTENSIONS, OWN, cloud_event, read_cloud_event
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.records import to_json
 from distributary.errors import InputError
