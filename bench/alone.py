@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bench.report import Result, ratio
 from distributary.matching.batch import EventBatch
-from distributary.matching.matcher import Matcher
+from distributary.matching.matcher import Matcher, Matches
 from distributary.matching.where.bitsets import WhereBitsets
 from distributary.model import Event
 
@@ -77,8 +77,14 @@ def index_and_matcher(
         checked,
         "<= 25",
     )
+
+    def named(batch: EventBatch) -> Matches:
+        found = matcher.matches(batch)
+        _ = found.subscriptions, found.subscribers  # texts are made when they are asked for
+        return found
+
     matcher_costs = costs(
-        Contender(workload, "Matcher", events, matcher.match, piece, matcher.matches, matcher_answers),
+        Contender(workload, "Matcher", events, matcher.match, piece, named, matcher_answers),
         "the index",
     )
     return [*index_costs, *matcher_costs, ratio(matcher_costs[0], index_costs[0], "<= 1.3 times")]

@@ -51,7 +51,7 @@ def test_rows_with_many_pairs_are_put_in_order_of_rank(share: float, seed: int) 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_pairs_of_many_numbers_that_are_seldom_are_put_in_order_of_rank(seed: int) -> None:
-    """More words of bits than pairs: they are sorted digit by digit."""
+    """They are sorted digit by digit."""
     rng, rows = random.Random(seed), 200
     ranking = rng.sample(range(3000), 3000)
     given_pairs = [(row, slot) for row in range(rows) for slot in rng.sample(range(3000), 30)]

@@ -4,8 +4,9 @@
 
 - `matcher`: `Matcher`, standing subscriptions that can be asked, changed, explained, frozen and opened
 - `registry`: who is subscribed; with `names` (ids by number), `naming` (the ids that one event's slots come
-  to), `pair_naming` (those of a small batch), `joining` (texts next to each other) and `serials`
-  (registrations for good)
+  to), `pair_naming` (those of a small batch), `placing` (those of rows that match very much), `joining`
+  (texts next to each other) and `serials` (registrations for good)
+- `matches`: the matches of a batch, codes until somebody asks for texts
 - `combinations`: distinct combinations of filters, and the search for those an event passes; with `slots`
 - `bulk`: very many subscriptions registered at once; with `distinct` (texts numbered) and `digests`
 - `growing`: arrays that grow in pages of their own while an index is built

@@ -18,7 +18,7 @@ def matches_table(batch: EventBatch, found: Matches) -> pa.Table:
 
 def deliveries_table(batch: EventBatch, found: Matches) -> pa.Table:
     """A row for each event and subscriber, in the order of the events, then by subscriber."""
-    subscribers = found.subscribers.dictionary_encode()
+    subscribers = found.subscriber_codes
     names = subscribers.dictionary
     rank = np.empty(len(names), np.int64)
     rank[pc.sort_indices(names).to_numpy()] = np.arange(len(names))
@@ -31,7 +31,7 @@ def deliveries_table(batch: EventBatch, found: Matches) -> pa.Table:
     return pa.table(
         {
             "event": batch.ids.take(pa.array(rows[starts])),
-            "subscriber": found.subscribers.take(pa.array(order[starts])),
+            "subscriber": names.take(subscribers.indices.take(pa.array(order[starts]))),
             "subscriptions": subscriptions,
         }
     )

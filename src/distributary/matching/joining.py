@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distributary.kernel import Bytes, Ints, Longs, inlined, kernel
+from distributary.kernel import Bytes, Ints, Longs, inlined, kernel, sealed
 from distributary.matching.memory import WORD, load_word, prefetch, store_word
 
 EXPECTED = 24
@@ -30,6 +30,14 @@ def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes
     taken = np.empty(int(ends[-1]) + WORD, np.uint8)
     _copy_texts(numbers, offsets, data, ends, taken)
     return ends, taken
+
+
+def take_array(texts: pa.Array, numbers: Ints) -> pa.Array:
+    """The texts at these places of an Arrow array of large strings without nulls."""
+    _, offsets, data = texts.buffers()
+    first, last = texts.offset, texts.offset + len(texts) + 1
+    starts = sealed(np.frombuffer(offsets, np.int64)[first:last]) if len(texts) else np.zeros(1, np.int64)
+    return texts_array(*take_texts(sealed(numbers), starts, sealed(np.frombuffer(data or b"", np.uint8))))
 
 
 @kernel

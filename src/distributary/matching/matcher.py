@@ -33,7 +33,9 @@ from distributary.matching.combinations import Combinations, without_rows
 from distributary.matching.engines import change_class, checked_engines
 from distributary.matching.explain import Explanation, explain_change, explain_filter
 from distributary.matching.index import Pairs
-from distributary.matching.order import by_row, by_row_and_rank
+from distributary.matching.matches import Matches as Matches
+from distributary.matching.matches import codes_at
+from distributary.matching.order import by_row
 from distributary.matching.registry import SubscriptionRegistry
 from distributary.matching.single import SingleEvent
 from distributary.model import Delivery, Event, Subscription
@@ -44,16 +46,6 @@ Tolerances = Literal["apply", "ignore", "leave"]
 "apply": they decide and remember. "ignore": they let everything pass and remember nothing. "leave": an event
 that passes the other filters of at least one subscription with a tolerance is left out, with all its matches.
 """
-
-
-class Matches(NamedTuple):
-    """The matches of a batch as three columns: by row, and within a row by subscription id."""
-
-    rows: Ints
-    subscriptions: pa.Array
-    """Ids, as large strings."""
-    subscribers: pa.Array
-    """Names, as large strings."""
 
 
 class RejectedInput(NamedTuple):
@@ -210,7 +202,8 @@ class Matcher:
     def match_numbers_together(self, events: Sequence[Event]) -> tuple[Ints, Ints]:
         """As `match_numbers`, of several events: their places and the subscriptions' numbers, by place."""
         batch = EventBatch.from_events(events)
-        rows, numbers = self._wanted(batch, self._combinations.passed(batch), "apply")
+        wanted = self._wanted(batch, self._combinations.passed(batch), "apply")
+        rows, numbers = by_row(wanted, batch.rows)
         return rows, numbers
 
     def _firing(self, single: SingleEvent) -> Callable[[Ints], Ints]:
@@ -228,12 +221,11 @@ class Matcher:
         ['s1', 's2']
         ['ann', 'bob']
         """
-        passed = self._combinations.passed(batch)
-        named = self._registry.named(passed, batch.rows)
-        if named is not None:  # no subscription of these has a tolerance
-            return Matches(*named)
-        rows, numbers = self._wanted(batch, passed, tolerances)
-        return Matches(rows, self._registry.names.take(numbers), self._registry.subscribers_of(numbers))
+        passed, registry = self._combinations.passed(batch), self._registry
+        found = registry.named(passed, batch.rows) or registry.coded(passed, batch.rows)
+        if found is not None:  # no subscription of these has a tolerance
+            return found
+        return registry.ordered(self._wanted(batch, passed, tolerances), batch.rows)
 
     def tolerant_rows(self, batch: EventBatch) -> Flags:
         """Which events pass the other filters of at least one subscription with a tolerance.
@@ -265,25 +257,26 @@ class Matcher:
         document: str = "document",
         tolerances: Tolerances = "apply",
         rejected: list[RejectedInput] | None = None,
+        dictionaries: bool = False,
     ) -> pa.Table:
         """All matches of a table of events: `event_id` and `subscription_id`.
 
         In the order of the events, then by subscription id. Every column but the three named is an
         attribute. A malformed event raises; pass a list as `rejected` and it is noted there instead while
-        the others are matched.
+        the others are matched. With `dictionaries` both columns are dictionary arrays, which have each id
+        once and four bytes for each match: where events match very much, texts cost more than matching.
 
         >>> m = Matcher([Subscription("s1", "ann", where="price > 8.3")])
         >>> m.match_batch(pa.table({"id": ["e1", "e2"], "price": [8.0, 8.4]})).to_pylist()
         [{'event_id': 'e2', 'subscription_id': 's1'}]
         """
         batch = self._batch(table, id, topic, document, rejected)
-        rows, numbers = self._wanted(batch, self._combinations.passed(batch), tolerances)
-        return pa.table(
-            {
-                "event_id": batch.ids.take(pa.array(rows)),
-                "subscription_id": self._registry.names.take(numbers),
-            }
-        )
+        found = self.matches(batch, tolerances=tolerances)
+        if dictionaries:
+            columns = codes_at(batch.ids, found.rows), found.subscription_codes
+        else:
+            columns = batch.ids.take(pa.array(found.rows)), found.subscriptions
+        return pa.table(dict(zip(("event_id", "subscription_id"), columns, strict=True)))
 
     def explain(self, event: Event, subscription_id: str) -> Explanation:
         """Why the subscription wants the event, or which of its filters let it not pass. Changes nothing."""
@@ -445,7 +438,7 @@ class Matcher:
         return batch
 
     def _wanted(self, batch: EventBatch, passed: Pairs, tolerances: Tolerances) -> Pairs:
-        """From pairs of row and slot to those of row and number, in the order in which answers are given."""
+        """From pairs of row and slot to those of row and number, in any order."""
         if tolerances == "leave" and self.has_tolerances:
             passed = without_rows(passed, self._tolerant(passed, batch.rows))
         wanted = [self._registry.expand(passed)]
@@ -455,8 +448,7 @@ class Matcher:
                 wanted.append(self._change.fire(batch, ordered.rows, ordered.slots))
             else:
                 wanted.append(self._registry.expand(ordered, changing=True))
-        pairs = Pairs.joined(wanted)
-        return by_row_and_rank(pairs, self._registry.names.ranks, batch.rows)
+        return Pairs.joined(wanted)
 
     def _tolerant(self, passed: Pairs, rows: int) -> Flags:
         tolerant = np.zeros(rows, np.bool_)

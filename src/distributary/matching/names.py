@@ -144,6 +144,13 @@ class NameTable:
         taken = self._taken(np.where(changed, np.int32(0), numbers))
         return pc.replace_with_mask(taken, pa.array(changed), patches)
 
+    def sorted(self, numbers: Ints) -> Ints:
+        """These distinct numbers, which have texts, in the order of their texts."""
+        ranks = self.ranks(numbers)
+        if self._changes() is not None:  # the ranks may be too large for keys
+            return numbers[np.argsort(ranks)]
+        return np.sort(ranks << NUMBER_BITS | numbers).astype(np.int32)
+
     def ordered(self, numbers: list[int] | Ints, keys: Longs = NO_KEYS) -> list[str]:
         """The texts of these numbers, which have some, and of these keys, sorted.
 

@@ -6,12 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from distributary.kernel import Ints, Longs, Words, kernel, sealed
+from distributary.kernel import Ints, Longs, kernel, sealed
 from distributary.matching.index import Pairs
-from distributary.matching.memory import lowest_bit
 
-DENSE = 1
-"""Pairs are put in order by bits when there are so many words of bits, or fewer, for each of them."""
 WORD_BITS = 63
 """Bits of a whole number that stands for a pair."""
 DIGIT = 11
@@ -33,23 +30,11 @@ def by_row(pairs: Pairs, rows: int) -> Pairs:
 def by_row_and_rank(pairs: Pairs, ranks: Callable[[Ints], Longs], rows: int) -> Pairs:
     """The pairs by row, and within a row by the ranks that their numbers have. O(pairs + rows).
 
-    When rows have a good part of all numbers, a bit for each row and number puts the pairs in order.
+    Where rows have a good part of all numbers, `placing` is the faster way.
     """
-    count = len(pairs.rows)
-    if not count:
+    if not len(pairs.rows):
         return pairs
-    most = int(pairs.slots.max())
-    if rows * (most // 64 + 1) <= DENSE * count:
-        numbers = _present(pairs.slots, most)
-        ordered = numbers[np.argsort(ranks(numbers))]
-        place = np.zeros(most + 1, np.int32)
-        place[ordered] = np.arange(len(numbers), dtype=np.int32)
-        bits = np.zeros((rows, -(-len(numbers) // 64)), np.uint64)
-        # Made here, because NumPy asks for large pages, which are much faster to get.
-        out = Pairs(np.empty(count, np.int32), np.empty(count, np.int32))
-        _by_bits(pairs.rows, pairs.slots, place, ordered, bits, *out)
-        return out
-    return _by_words(pairs, ranks(pairs.slots), rows, most)
+    return _by_words(pairs, ranks(pairs.slots), rows, int(pairs.slots.max()))
 
 
 def _by_words(pairs: Pairs, ranks: Longs, rows: int, most: int) -> Pairs:
@@ -104,37 +89,6 @@ def buckets(pair_rows: Ints, rows: int) -> tuple[Longs, Longs]:
         order[filled[row]] = at
         filled[row] += 1
     return order, starts
-
-
-@kernel
-def _present(numbers: Ints, most: int) -> Ints:
-    """The distinct numbers, of which none is larger than `most`, ascending."""
-    found = np.zeros(most + 1, np.bool_)
-    for number in numbers:
-        found[number] = True
-    return np.flatnonzero(found).astype(np.int32)
-
-
-@kernel
-def _by_bits(
-    rows: Ints, numbers: Ints, place: Ints, ordered: Ints, bits: Words, out_rows: Ints, out_numbers: Ints
-) -> None:
-    """Write the pairs by row and place: set a bit for each, and read the bits of every row in turn.
-
-    No pair comes twice, so there are as many bits as pairs; `ordered[p]` is the number of place p.
-    """
-    for at in range(len(rows)):
-        to = np.uint64(place[numbers[at]])
-        bits[rows[at], to >> np.uint64(6)] |= np.uint64(1) << (to & np.uint64(63))
-    filled = np.uint64(0)
-    for row in range(bits.shape[0]):
-        for word in range(bits.shape[1]):
-            left, base = bits[row, word], np.uint64(64 * word)
-            while left != 0:
-                out_rows[filled] = row
-                out_numbers[filled] = ordered[base + lowest_bit(left)]
-                filled += np.uint64(1)
-                left &= left - np.uint64(1)
 
 
 @kernel

@@ -12,21 +12,22 @@ arrays by number and slot, an opened registry copies the pages that it writes to
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from distributary.errors import RegisteredAlreadyError, UnknownSubscriptionError
 from distributary.kernel import Bytes, Flags, Ints, Longs, kernel, sealed
 from distributary.matching import frozen
 from distributary.matching.index import AnyArrays, Arrays, Pairs
+from distributary.matching.matches import CodedTexts, Matches, WrittenTexts, coded_subscribers
 from distributary.matching.names import NameTable
 from distributary.matching.naming import NONE, SlotIds
-from distributary.matching.order import at_places
-from distributary.matching.pair_naming import NamedPairs, PairNames
+from distributary.matching.order import at_places, by_row_and_rank
+from distributary.matching.pair_naming import PairNames
+from distributary.matching.placing import PlacedPairs, is_dense, placed_numbers, placed_slots
 from distributary.matching.serials import Serials
 
 ROOM = 8
@@ -219,10 +220,6 @@ class SubscriptionRegistry:
         assert name is not None, "subscribers are never struck out"
         return name
 
-    def subscribers_of(self, numbers: Ints) -> pa.Array:
-        """The subscribers of these subscriptions, as an Arrow array of large strings."""
-        return self.subscribers.take(at_places(self._of.subscriber_of, numbers))
-
     def expand(self, pairs: Pairs, *, changing: bool = False) -> Pairs:
         """From pairs of row and slot to pairs of row and number, for those with or without a tolerance."""
         if not len(pairs.rows):
@@ -237,12 +234,43 @@ class SubscriptionRegistry:
             _expand(pairs.rows, pairs.slots, first, following, *expanded)
         return Pairs(expanded.rows[:total], expanded.slots[:total])
 
-    def named(self, pairs: Pairs, rows: int) -> NamedPairs | None:
+    def coded(self, pairs: Pairs, rows: int) -> Matches | None:
+        """The matches of these pairs of row and slot of a batch of so many rows, if they are dense.
+
+        None when they are not, or some of these subscriptions have a tolerance.
+        """
+        if not is_dense(pairs, len(self.names), rows):
+            return None
+        found = placed_slots(pairs, *self._slots, self._following, self.names, rows)
+        return None if found is None else self._coded(found)
+
+    def ordered(self, pairs: Pairs, rows: int) -> Matches:
+        """The matches of these pairs of row and number of a batch of so many rows."""
+        if is_dense(pairs, len(self.names), rows):
+            return self._coded(placed_numbers(pairs, self.names, rows))
+        out_rows, numbers = by_row_and_rank(pairs, self.names.ranks, rows)
+        subscriber_of = at_places(self._of.subscriber_of, numbers)
+        ids = WrittenTexts(self.names.take(numbers))
+        return Matches(out_rows, ids, lambda: WrittenTexts(self.subscribers.take(subscriber_of)))
+
+    def _coded(self, found: PlacedPairs) -> Matches:
+        subscriber_of = at_places(self._of.subscriber_of, found.numbers)
+        return Matches(
+            found.rows,
+            CodedTexts(found.places, self.names.take(found.numbers)),
+            partial(coded_subscribers, found.places, subscriber_of, self.subscribers),
+        )
+
+    def named(self, pairs: Pairs, rows: int) -> Matches | None:
         """The matches of these pairs of row and slot, if they are few and plain: see `PairNames.named`."""
         ids, names = self._ids(), self._pair_names
         if names is None or names.of is not ids or names.bases != self.subscribers.bases:
             names = self._pair_names = PairNames(ids, self._of.subscriber_of, self.subscribers)
-        return names.named(pairs, rows)
+        named = names.named(pairs, rows)
+        if named is None:
+            return None
+        out_rows, ids, subscribers = named
+        return Matches(out_rows, WrittenTexts(ids), lambda: WrittenTexts(subscribers))
 
     def ids_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
         """The ids of the subscriptions of one event's slots: see `SlotIds.ids`."""

@@ -14,7 +14,6 @@ from distributary.matching.where.collecting import CollectedConditions
 from distributary.matching.where.constraints import runs, starts_of
 from distributary.matching.where.plan import _key_constraints
 
-NOTHING = CollectedConditions().flat()
 OFTEN = st.sampled_from([0.0, 0.01, 0.02, 0.02 + 1e-12, 0.5, 1.0])
 CONJUNCTIONS = st.lists(st.lists(st.tuples(st.booleans(), OFTEN), max_size=5), max_size=12)
 LAST = np.iinfo(np.int32).max
@@ -40,7 +39,9 @@ def test_runs_have_32_bits_only_if_every_number_fits(start: int, width: type[np.
 def test_the_key_is_the_first_of_the_rarest_equalities_that_are_rare_enough(
     conjunctions: list[list[tuple[bool, float]]], keyed_below: float
 ) -> None:
-    flat = replace(NOTHING, start=starts_of(np.array([len(one) for one in conjunctions], np.int64)))
+    flat = replace(
+        CollectedConditions().flat(), start=starts_of(np.array([len(one) for one in conjunctions], np.int64))
+    )
     constraints = [constraint for one in conjunctions for constraint in one]
     equality = np.array([equal for equal, _ in constraints], np.bool_)
     often = np.array([share for _, share in constraints], np.float64)
