@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Kernels are cached beside their modules, and so is bytecode: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test chaos bounds check format bench lab jdk clean
+.PHONY: help demo test chaos bounds check format bench lab jdk kernels clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -16,10 +16,10 @@ help:            ## what there is
 demo: $(VENV)/spark jdk ## a pipeline on Spark with live subscriptions of every kind: who gets what, how fast
 	$(BIN)/distributary demo
 
-test: $(VENV)/dev jdk   ## all tests: properties against the oracles, worked examples, fuzzing
+test: $(VENV)/dev jdk kernels ## all tests: properties against the oracles, worked examples, fuzzing
 	$(BIN)/pytest -q -n 3 --dist loadgroup
 
-chaos: $(VENV)/dev jdk  ## kill pipelines, break networks by the thousand: all heals (SEED=7 TIMES=4 PART=tests/sim)
+chaos: $(VENV)/dev jdk kernels ## kill pipelines, break networks by the thousand: all heals (SEED=7 TIMES=4 PART=tests/sim)
 	@$(if $(PART),true,rm -f build/chaos.json)
 	@export DISTRIBUTARY_SEED=$(or $(SEED),1) DISTRIBUTARY_CHAOS_REPORT=build/chaos.json \
 	    DISTRIBUTARY_CHAOS_TIMES=$(TIMES) DISTRIBUTARY_CHAOS_FULL=$(FULL); \
@@ -48,6 +48,9 @@ lab: $(VENV)/lab jdk    ## measure again what the papers claim: build/lab/report
 
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
 	@sh scripts/jdk
+
+kernels: $(VENV)/core   ## compile what Numba compiles, once for this machine: two minutes
+	@DISTRIBUTARY_PROGRESS=1 $(BIN)/python -m distributary.systems.rehearsal --jobs 2
 
 clean:                  ## forget everything that can be made again
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

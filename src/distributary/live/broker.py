@@ -17,6 +17,8 @@ Rules:
   where other nodes listen. One that comes back with it goes on as what it was, and tries its contacts until
   one answers: a whole network may be starting again. When the disk is full or fails, the broker says so and
   stops (`failure`).
+- Kernels that are not in the cache are compiled by another process (`kernel_process`), and the broker does
+  without them until then.
 - Every broker is robust: couriers, upkeep, copies, refresh. How many nodes there may be is said once, as some
   systems divide their work by it.
 """
@@ -38,6 +40,7 @@ from distributary.live.codec import require_all_sendable
 from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
 from distributary.live.journal import Journal
+from distributary.live.kernel_process import KERNEL_PROCESS
 from distributary.live.lines import LinkLines
 from distributary.live.links import Links
 from distributary.live.neighbours import KnownNeighbours
@@ -130,6 +133,7 @@ class LiveBroker:
         self._neighbours = KnownNeighbours(self.links)
         self.failure = asyncio.Event()
         """Set when the broker has stopped by itself: its disk failed, or the others have removed it."""
+        self._needs_kernels = False
         self.published = self.delivered = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
@@ -143,6 +147,8 @@ class LiveBroker:
         if self.links.endpoint is not None:
             raise DistributaryError(f"broker {self.name!r} was started before; make another of that name")
         try:
+            self._needs_kernels = True
+            KERNEL_PROCESS.enter(self._notice)
             stored = await asyncio.to_thread(self.journal.open) if self.journal is not None else {}
             endpoint = await self.links.listen(host, port)
             await self._take_part(self._neighbours.restore(stored))
@@ -221,6 +227,9 @@ class LiveBroker:
 
     async def stop(self) -> None:
         """Stop at once, as if the process had ended."""
+        if self._needs_kernels:
+            self._needs_kernels = False
+            KERNEL_PROCESS.leave()
         self.clients.close("the broker stops")
         if self._runner is not None:
             self._runner.stop()
@@ -426,9 +435,10 @@ class LiveBroker:
             raise DistributaryError("nodes of query networks are not recorded: they measure their own work")
 
     def _keep_up(self) -> None:
-        """Now and then, tell clients their places and write down new neighbours."""
+        """Now and then, look for kernels, tell clients their places, and write down new neighbours."""
         if not self.runs:
             return
+        KERNEL_PROCESS.look(self._notice)
         if self.acknowledges:
             self.clients.tell_progress()
         if self.journal is not None and (news := self._neighbours.news()):

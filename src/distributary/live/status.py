@@ -22,6 +22,7 @@ from msgspec import to_builtins
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint, reason_of
+from distributary.live.kernel_process import KERNEL_PROCESS
 from distributary.live.link_faults import LinkFaults
 from distributary.live.rates import RateMeter
 from distributary.metrics_text import CONTENT_TYPE, metrics_text
@@ -43,6 +44,7 @@ def health(broker: LiveBroker, rates: Mapping[str, float]) -> dict[str, Any]:
         "address": broker.address,
         "endpoint": str(broker.endpoint),
         "joined": broker.joined,
+        "kernels": KERNEL_PROCESS.state,
         "linked": broker.links.linked,
         "clients": broker.clients.names,
         "congested": broker.congested,
@@ -70,6 +72,7 @@ def metrics(broker: LiveBroker) -> str:
     """
     gauges = {
         "joined": int(broker.joined),
+        "kernels_ready": int(KERNEL_PROCESS.state == "ready"),
         "links": len(broker.links.linked),
         "clients": len(broker.clients.names),
         "congested": int(broker.congested),

@@ -5,6 +5,7 @@ what its clients call. Nothing here touches a socket or a clock; `sim` runs the 
 
 What systems share, in reading order:
 
+- `kernel_use`, `rehearsal`: whether kernels may be called, and how they are all compiled beforehand
 - `interests`: the filters of many subscriptions, asked all at once
 - `residents`: the subscriptions of a node's clients, and what their tolerances remember
 - `home`: the subscriptions of a node's clients, and the decision what is delivered to them

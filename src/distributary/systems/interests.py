@@ -1,7 +1,8 @@
 """`InterestIndex`: the filters of many owners at one node, asked all at once who wants an event.
 
 A node with few subscriptions evaluates their filters one by one, which costs less than an index does. From
-more than `FEW` on, they are in the indexes of `matching`, and an event costs what it matches.
+more than `FEW` on, they are in the indexes of `matching`, and an event costs what it matches; as soon as its
+process may call kernels (`kernel_use`).
 
 Rules:
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.model import Event
+from distributary.systems.kernel_use import KERNELS
 
 if TYPE_CHECKING:
     from distributary.matching.combinations import Combinations
@@ -70,10 +72,6 @@ class InterestIndex(Generic[K, Owner]):
         self._interests[key] = _Interest(owner, filters)
         if self._index is not None:
             self._index.add(key, owner, filters)
-        elif len(self._interests) > FEW:
-            self._index = _SlotIndex()
-            for known, interest in self._interests.items():
-                self._index.add(known, *interest)
 
     def remove(self, key: K) -> None:
         """Forget a key; KeyError when it is not here."""
@@ -83,6 +81,10 @@ class InterestIndex(Generic[K, Owner]):
 
     def wanting(self, event: Event) -> set[Owner]:
         """The owners of filters that the event passes; DocumentError when its document cannot be read."""
+        if self._index is None and len(self._interests) > FEW and not KERNELS.withheld:
+            self._index = _SlotIndex()
+            for known, interest in self._interests.items():
+                self._index.add(known, *interest)
         if self._index is None:
             return {interest.owner for interest in self._interests.values() if interest.passes(event)}
         return self._index.wanting(event)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from distributary.filters.path.document import parse_document
 from distributary.model import Event
+from distributary.systems.kernel_use import KERNELS
 
 
 def require_readable(event: Event) -> None:
@@ -17,7 +19,9 @@ def require_readable(event: Event) -> None:
     ...
     distributary.errors.DocumentError: document: no element found (line 1, column 3) at position 3 of '<a>'
     """
-    if event.document is not None:
+    if event.document is not None and KERNELS.withheld:
+        parse_document(event.document)
+    elif event.document is not None:
         from distributary.matching.single import SingleEvent
 
         SingleEvent(event)

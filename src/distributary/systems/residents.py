@@ -3,9 +3,10 @@
 Those that ask for a topic alone are asked once for each topic, and apart from the others, which are asked of
 every event that may have the attributes they need.
 
-Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on they are
-in a `Matcher`, and what tolerances remember moves there, also that of subscriptions which come later with
-values that they were given elsewhere: an event costs what it matches, however many ask.
+Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on, and as
+soon as the process may call kernels (`kernel_use`), they are in a `Matcher`, and what tolerances remember
+moves there, also that of subscriptions which come later with values that they were given elsewhere: an event
+costs what it matches, however many ask.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event, Subscription, SubscriptionKey, Value
 from distributary.overlay.packed_events import PackedEvents, topics_of
 from distributary.systems.interests import FEW
+from distributary.systems.kernel_use import KERNELS
 
 if TYPE_CHECKING:
     from distributary.matching.matcher import Matcher
@@ -208,7 +210,10 @@ class _Group:
         self._residents[resident.subscription.key] = resident
         if self._crowd is not None:
             self._crowd.add(resident)
-        elif len(self._residents) > FEW:
+
+    def _gather(self) -> None:
+        """Put residents that have become many into a matcher, if kernels may be called."""
+        if self._crowd is None and len(self._residents) > FEW and not KERNELS.withheld:
             self._crowd = _Crowd(self._residents.values())
 
     def remove(self, key: SubscriptionKey) -> None:
@@ -218,11 +223,13 @@ class _Group:
 
     def may_fire(self, events: Sequence[Event]) -> bool:
         """Whether one of them may want one of these events; False only if that is certain."""
+        self._gather()
         if self._crowd is not None or type(events) is not PackedEvents:
             return bool(self._residents)
         return any(each.may_want(events) for each in self._residents.values())
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
+        self._gather()
         if self._crowd is not None:
             return self._crowd.firing(event)
         return [key for key, resident in self._residents.items() if resident.fires(event)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,12 @@ from distributary.workloads import documents
 
 EVENTS = list(documents.events(30, seed=1, size=300))
 FILTERS = [parse_filters(each) for each in documents.subscriptions(100, seed=2)]
-MATCHES = [(event, filters) for filters in FILTERS for event in EVENTS if filters["path"].matches(event)]
+
+
+@cache
+def matches() -> list[tuple[Event, dict[str, Any]]]:
+    """Events, each with the filters of a subscription that wants it."""
+    return [(event, filters) for filters in FILTERS for event in EVENTS if filters["path"].matches(event)]
 
 
 @settings(max_examples=15, deadline=None)
@@ -28,8 +35,8 @@ def test_an_event_covers_key_and_filter_of_whatever_matches_it(
     dimension: int, length: int, hashes: int
 ) -> None:
     addressing = Addressing(dimension, length, hashes)
-    assert len(MATCHES) > 50
-    for event, filters in MATCHES:
+    assert len(matches()) > 50
+    for event, filters in matches():
         has, asks = addressing.of_event(event), addressing.of_filters(filters)
         assert covers(has.key, asks.key)
         assert covers(has.filter, asks.filter)

@@ -40,7 +40,7 @@ def run(kind: type[Kbpp], routing: Routing, seed: int, nodes: int, dimension: in
 
 
 @pytest.mark.parametrize("routing", ROUTINGS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
     nodes=st.sampled_from([1, 2, 3, 7, 20]),
