@@ -5,6 +5,7 @@ examples:
   distributary lab run 000-fig5 --quick
   distributary lab run all
   distributary lab report --out lab.html
+  distributary lab publish --to docs/results
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "measure again what the papers claim"
 OUT = Path("build/lab")
+PAGES = Path("docs/results")
 COLOURS = {"holds": "green", "does not hold": "red", "not reproduced": "yellow"}
 PLURALS = {"holds": "hold", "does not hold": "do not hold", "not reproduced": "not reproduced"}
 
@@ -61,6 +63,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--quick", False, "the small grids: seconds instead of minutes"),
         ("--seed SEED", (whole(0), 1), "where the randomness starts (1)"),
         ("--out DIRECTORY", OUT, f"where to write ({OUT})"),
+        ("--resume", False, "go on with a run that was stopped: points it has finished are not run again"),
     )
     running.add_argument(
         "--engine",
@@ -87,6 +90,14 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--out FILE", Path, "the page (report.html beside the results; - with --json)"),
         ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
         ("--json", False, "the table of claims instead, for programs"),
+    )
+
+    pages = add_action(parts, "publish", "pages of Markdown about all full grids", _publish)
+    add_options(
+        pages,
+        ("--to DIRECTORY", PAGES, f"where the pages go ({PAGES})"),
+        ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
+        ("--again DIRECTORY", Path, "the same with another seed: claims whose outcome differs are marked"),
     )
 
 
@@ -166,10 +177,12 @@ def _run(parsed: argparse.Namespace) -> int:
     """Runs the points of experiments in parallel, as one Spark job where Spark is installed and in processes
     where it is not; those that measure time run one by one before. Writes a directory of Parquet for each
     experiment and prints what became of its claims. A point that fails does not stop the others: it is
-    reported with the command that runs it again, and the exit code is 1.
+    reported with the command that runs it again, and the exit code is 1. A run that was stopped goes on
+    with --resume, as long as the sources are the same.
 
     examples:
       distributary lab run 000-fig6 --quick
+      distributary lab run all --resume
       distributary lab run topic-costs --seed 7
       distributary lab run 000
       distributary lab run all --engine processes --jobs 4
@@ -193,6 +206,7 @@ def _run(parsed: argparse.Namespace) -> int:
             jobs=parsed.jobs,
             finished=lambda done: progress.update(task, completed=done),
             say=say,
+            resume=parsed.resume,
         )
     _print_verdicts(chosen, results)
     failures = [(result, failure) for result in results for failure in result.failures]
@@ -271,7 +285,25 @@ def _report(parsed: argparse.Namespace) -> int:
     from distributary_lab.report import write_report
 
     page = parsed.out or parsed.results / "report.html"
-    told = write_report(parsed.results, page)
-    counted = Counter(line.state for line in told)
-    say(f"{page}: {', '.join(f'{counted[state]} {plural}' for state, plural in PLURALS.items())}")
+    _say_counts(page, write_report(parsed.results, page))
     return WELL
+
+
+def _publish(parsed: argparse.Namespace) -> int:
+    """Writes a summary and one page for each document, with plots and the data that they are made from. Only
+    runs of full grids count. Pages and data can be committed; they are made again from their data by
+    `distributary lab publish --results DIRECTORY/data`.
+
+    examples:
+      distributary lab publish --results build/lab --to docs/results
+      distributary lab publish --again build/lab-2
+    """
+    from distributary_lab.publishing import publish
+
+    _say_counts(parsed.to, publish(parsed.results, parsed.to, parsed.again))
+    return WELL
+
+
+def _say_counts(where: Path, told: Sequence[ClaimLine]) -> None:
+    counted = Counter(line.state for line in told)
+    say(f"{where}: {', '.join(f'{counted[state]} {plural}' for state, plural in PLURALS.items())}")

@@ -27,6 +27,8 @@ DASHES = ("-", "--", "-.", ":")
 INK = "#010203"
 """Stands for the colour of the page's text until the SVG is written."""
 
+FILE_INK = "#1d2126"
+
 SIZE = (7.2, 3.7)
 MOST_TICKS = 7
 MOST_MARKERS = 20
@@ -38,6 +40,15 @@ Spread = tuple[float, float, float]
 
 def svg(plot: Plot, rows: Rows, salt: str) -> str:
     """The plot as an SVG element; `salt` keeps its ids apart from those of other plots on the page."""
+    return _inline(_drawn(plot, rows, salt, transparent=True), plot.title)
+
+
+def svg_file(plot: Plot, rows: Rows, salt: str) -> str:
+    """The plot as a file of its own: dark on white, for pictures cannot take the page's colours."""
+    return _named(_drawn(plot, rows, salt, transparent=False).replace(INK, FILE_INK), plot.title)
+
+
+def _drawn(plot: Plot, rows: Rows, salt: str, *, transparent: bool) -> str:
     try:
         import matplotlib
     except ModuleNotFoundError as error:
@@ -51,8 +62,8 @@ def svg(plot: Plot, rows: Rows, salt: str) -> str:
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(plot, rows, figure.subplots())
         stream = io.StringIO()
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return _inline(stream.getvalue(), plot.title)
+        figure.savefig(stream, format="svg", transparent=transparent, metadata={"Date": None})
+    return stream.getvalue()
 
 
 def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
@@ -188,13 +199,18 @@ def _words(column: str) -> str:
 
 
 def _inline(text: str, title: str) -> str:
-    """An SVG document as an element of a page: no prologue, the page's colour, a name for screen readers."""
+    """An SVG document as an element of a page: no prologue, and the page's colour."""
     element = text[text.index("<svg") :].replace(INK, "currentColor")
     element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
     # Only ids that something refers to are kept: those are salted, the others would come twice on a page.
     used = set(re.findall(r"#([\w.-]+)", element))
     element = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", element)
-    return element.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    return _named(element, title)
+
+
+def _named(text: str, title: str) -> str:
+    """With a name for screen readers."""
+    return text.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
 
 
 _STYLE: dict[str, Any] = {

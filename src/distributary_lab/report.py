@@ -1,7 +1,8 @@
 """The report: one HTML page with the table of claims and the plots of each answer.
 
 Style and plots are part of the page, so nothing is fetched when it is opened. Outcomes have a sign and a word
-besides their colour. Claims without an experiment, and those not run yet, are in a folded list.
+besides their colour. Claims without an experiment, and those not run yet, are in a folded list. Beside
+the page (above it, on a phone) is a list of its parts: the claims of each document, and the experiments.
 """
 
 from __future__ import annotations
@@ -43,20 +44,40 @@ def _page(table: Sequence[ClaimLine], results: Mapping[str, Result]) -> Iterator
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>Distributary: the claims of the papers</title>\n<style>\n{style}</style>\n</head>"
-    yield "<body>\n<main>\n<h1>What the papers claim, measured again</h1>"
+    yield "<body>"
+    yield from _navigation(table, results)
+    yield '<main id="top">\n<h1>What the papers claim, measured again</h1>'
     yield f'<p class="quiet">{_about(results)}</p>'
     yield from _counts(table)
     told = [line for line in table if line.state not in (NO_EXPERIMENT, NOT_RUN)]
     rest = [line for line in table if line.state in (NO_EXPERIMENT, NOT_RUN)]
-    yield "<h2>Claims</h2>"
+    yield '<h2 id="claims">Claims</h2>'
     yield from _table(told)
     yield from _rest(rest)
-    yield "<h2>Experiments</h2>"
+    yield '<h2 id="experiments">Experiments</h2>'
     by_claim = {line.claim.id: line for line in table}
     for each in experiments():
         if each.name in results:
             yield from _experiment(each, results[each.name], by_claim)
     yield "</main>\n</body>\n</html>\n"
+
+
+def _navigation(table: Sequence[ClaimLine], results: Mapping[str, Result]) -> Iterator[str]:
+    """The parts of the page, documents with how many of their claims hold of those that were judged."""
+    yield '<nav aria-label="Parts of this page"><details open><summary>On this page</summary>\n<ul>'
+    yield '<li><a href="#claims">Claims</a><ul>'
+    for seed, group in groupby(table, key=lambda line: line.claim.seed):
+        judged = [line for line in group if line.state in CLASSES]
+        if not judged:
+            continue
+        held = sum(line.state == Outcome.HOLDS.value for line in judged)
+        name = f'<a href="#document-{seed}">{_document(seed)}</a>'
+        yield f'<li>{name} <span class="quiet">{held} of {len(judged)} hold</span></li>'
+    yield '</ul></li>\n<li><a href="#experiments">Experiments</a><ul>'
+    for each in experiments():
+        if each.name in results:
+            yield f'<li><a href="#{escape(each.name)}">{escape(each.title)}</a></li>'
+    yield "</ul></li>\n</ul></details></nav>"
 
 
 def _about(results: Mapping[str, Result]) -> str:
@@ -85,7 +106,8 @@ def _table(told: Sequence[ClaimLine]) -> Iterator[str]:
     yield '<div class="framed"><table>\n<thead><tr>'
     yield "".join(f"<th>{heading}</th>" for heading in HEADINGS) + "</tr></thead>\n<tbody>"
     for seed, group in groupby(told, key=lambda line: line.claim.seed):
-        yield f'<tr class="document"><td colspan="{len(HEADINGS)}">{_document(seed)}</td></tr>'
+        heading = f'<td colspan="{len(HEADINGS)}">{_document(seed)}</td>'
+        yield f'<tr class="document" id="document-{seed}">{heading}</tr>'
         for line in group:
             yield _row(line)
     yield "</tbody></table></div>"
@@ -98,9 +120,9 @@ def _row(line: ClaimLine) -> str:
         ("claim", f'<span class="id">{shown}</span> {escape(line.claim.text)}'),
         ("paper", escape(line.claim.paper)),
         ("ours", escape(line.ours)),
-        ("number", "" if line.ratio is None else f"{line.ratio:.3g}"),
+        ("number ratio", "" if line.ratio is None else f"{line.ratio:.3g}"),
         ("", _state(line.state)),
-        ("number", "" if line.seed is None else f"{line.seed}{' (quick)' if line.quick else ''}"),
+        ("number seed", "" if line.seed is None else f"{line.seed}{' (quick)' if line.quick else ''}"),
     ]
     row = "".join(f'<td class="{kind}">{text}</td>' for kind, text in cells)
     notes = [
@@ -157,7 +179,7 @@ def _answer(line: ClaimLine, plots: Sequence[Plot], result: Result) -> Iterator[
         yield f'<p class="small quiet">{escape(line.reason)}</p>'
     if line.deviation:
         yield f'<p class="small quiet"><b>Deviation:</b> {escape(line.deviation)}</p>'
-    yield "</div>"
+    yield '<p class="small"><a href="#claims">All claims</a></p></div>'
     if plots and result.rows:
         yield '<div class="plots">'
         for number, plot in enumerate(plots):

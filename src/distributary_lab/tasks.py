@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 from distributary_lab.experiment import Experiment, Point, Row, Run, point_random
+from distributary_lab.kept import keep, place, recall, sources
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,10 @@ class PointTask:
     point: Point
     run: Run
     seed: int
+    kept: Path | None = None
+    """Where what it gives is kept until the whole experiment is done; None: nowhere."""
+    sources: str = ""
+    """What its rows are made by, as `kept.sources` tells."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,29 @@ class PointOutcome:
     failure: PointFailure | None = None
 
 
-def tasks_of(experiment: Experiment, *, quick: bool, seed: int) -> list[PointTask]:
-    """A task for each point of the grid."""
+def tasks_of(
+    experiment: Experiment, *, quick: bool, seed: int, keep_in: Path | None = None
+) -> list[PointTask]:
+    """A task for each point of the grid; those that have run are kept in a directory of results, if told."""
+    made_by = sources() if keep_in else ""
     return [
-        PointTask(experiment.name, index, dict(point), experiment.run, seed)
+        PointTask(
+            experiment.name,
+            index,
+            dict(point),
+            experiment.run,
+            seed,
+            place(keep_in.absolute(), experiment.name, index) if keep_in else None,
+            made_by,
+        )
         for index, point in enumerate(experiment.points(quick))
     ]
+
+
+def kept_outcome(task: PointTask) -> PointOutcome | None:
+    """The outcome of a point that an earlier run finished and kept; None where there is none that fits."""
+    found = recall(task.kept, task.point, task.seed, task.sources) if task.kept else None
+    return None if found is None else PointOutcome(task.experiment, task.index, *found)
 
 
 def perform(task: PointTask) -> PointOutcome:
@@ -58,7 +81,10 @@ def perform(task: PointTask) -> PointOutcome:
         rows = tuple(_plain({**task.point, **row}) for row in measured)
     except Exception as error:
         return failed(task, f"{type(error).__name__}: {error}", traceback.format_exc())
-    return PointOutcome(task.experiment, task.index, rows, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    if task.kept:
+        keep(task.kept, task.point, task.seed, task.sources, rows, seconds)
+    return PointOutcome(task.experiment, task.index, rows, seconds)
 
 
 def failed(task: PointTask, reason: str, trace: str = "") -> PointOutcome:

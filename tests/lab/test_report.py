@@ -91,8 +91,8 @@ def test_the_page_tells_outcome_numbers_seed_command_and_deviation(tmp_path: Pat
         "distributary lab run beyond-tiny --quick --seed 1",
     ):
         assert told in page.text
-    assert [f"#{CLAIM.id}"] == page.links
-    assert CLAIM.id in page.ids
+    assert {f"#{CLAIM.id}", "#claims", "#experiments", "#document-beyond", "#tiny"} == set(page.links)
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
     assert len(set(page.ids)) == len(page.ids)
     assert page.fetched == []
 

@@ -228,3 +228,88 @@ def test_what_is_set_reaches_every_point_and_the_command_that_runs_it_again(tmp_
     assert {row["name"] for row in result.rows} == {"a b"}
     assert result.command() == "distributary lab run tiny --quick --seed 5 --set 'name=a b'"
     assert TINY.with_settings({"name": "x"}) is TINY
+
+
+def stopped_after(count: int, monkeypatch: pytest.MonkeyPatch, out: Path) -> None:
+    """A run of all points of TINY that is interrupted when so many have finished."""
+
+    def performed(task: PointTask) -> PointOutcome:
+        if len(list(out.rglob("points/tiny/*.json"))) == count:
+            raise KeyboardInterrupt
+        return perform(task)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distributary_lab.engines.perform", performed)
+        with pytest.raises(KeyboardInterrupt):
+            run_all(TINY, out)
+
+
+def resumed(monkeypatch: pytest.MonkeyPatch, out: Path, seed: int = 1) -> list[int]:
+    """Resume a run of TINY; the points that were run."""
+    ran: list[int] = []
+
+    def performed(task: PointTask) -> PointOutcome:
+        ran.append(task.index)
+        return perform(task)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("distributary_lab.engines.perform", performed)
+        run_experiments(
+            [TINY],
+            out,
+            quick=False,
+            seed=seed,
+            engine=HERE,
+            jobs=1,
+            finished=ignored,
+            say=ignored_text,
+            resume=True,
+        )
+    return ran
+
+
+def ignored_text(text: str) -> None:
+    """Told of what is kept."""
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_points_that_are_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run_all(TINY, tmp_path / "whole")
+    stopped_after(3, monkeypatch, tmp_path / "parts")
+    assert load("tiny", tmp_path / "parts") is None
+    assert resumed(monkeypatch, tmp_path / "parts") == [3, 4, 5, 6, 7]
+    whole, parts = (load("tiny", tmp_path / name) for name in ("whole", "parts"))
+    assert whole is not None
+    assert parts is not None
+    assert parts.rows == whole.rows
+    assert not list((tmp_path / "parts").rglob("points/tiny/*"))
+
+
+def test_kept_points_of_another_seed_or_other_sources_run_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stopped_after(3, monkeypatch, tmp_path / "seed")
+    assert resumed(monkeypatch, tmp_path / "seed", seed=2) == list(range(8))
+    stopped_after(3, monkeypatch, tmp_path / "sources")
+    monkeypatch.setattr("distributary_lab.tasks.sources", lambda: "others")
+    assert resumed(monkeypatch, tmp_path / "sources") == list(range(8))
+
+
+def test_a_kept_point_that_is_damaged_runs_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stopped_after(3, monkeypatch, tmp_path)
+    kept = tmp_path / "points" / "tiny" / "1.json"
+    kept.write_text(kept.read_text()[:-9])
+    assert resumed(monkeypatch, tmp_path) == [1, 3, 4, 5, 6, 7]
+
+
+def test_a_run_that_is_not_resumed_starts_from_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stopped_after(3, monkeypatch, tmp_path)
+    kept = tmp_path / "points" / "tiny" / "0.json"
+    kept.write_text(kept.read_text().replace('"draw": ', '"draw": 7'))
+    run_all(TINY, tmp_path)
+    result = load("tiny", tmp_path)
+    assert result is not None
+    assert max(float(row["draw"]) for row in result.rows) < 1

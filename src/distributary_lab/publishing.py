@@ -1,0 +1,201 @@
+"""Results as pages to be read beside the docs: a summary, and one page of Markdown for each document.
+
+    README.md                  how many claims hold, and every claim in a line
+    001.md                     each claim with plots, rows, verdict, deviation and command
+    plots/001-fig3.8-1.svg     what a page shows
+    data/<experiment>/         the rows and the JSON about the run, as `lab run` wrote them
+
+Only runs of the full grid are published. The pages are made from the data beside them and nothing else, so
+`distributary lab report --results DIRECTORY/data` tells the same. A second run with another seed says
+which outcomes differ between the two: such claims are marked.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from distributary.errors import DistributaryError
+from distributary_lab.claims import DOCUMENTS
+from distributary_lab.experiment import Experiment, OpenParameter, Outcome
+from distributary_lab.plots import svg_file
+from distributary_lab.registry import experiment_of
+from distributary_lab.results import ABOUT, ROWS, Result
+from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, ClaimLine, lines, results_in
+
+SUMMARY, PLOTS, DATA = "README.md", "plots", "data"
+SIGNS = {Outcome.HOLDS.value: "✓", Outcome.DOES_NOT_HOLD.value: "✗"}
+
+
+def publish(out: Path, to: Path, again: Path | None = None) -> list[ClaimLine]:
+    """Write the pages about the full grids in a directory of results; returns the table of claims.
+
+    `again` is a directory of results with another seed.
+    """
+    results = _full(out)
+    if not results:
+        raise DistributaryError(
+            f"{out} holds no result of a full grid: distributary lab run NAME --out {out}"
+        )
+    others = _other_states(results, again)
+    _copy_data(results, out, to / DATA)
+    table = lines(results)
+    shutil.rmtree(to / PLOTS, ignore_errors=True)
+    (to / PLOTS).mkdir(parents=True)
+    _write(to / SUMMARY, _summary(table, results, others))
+    for document, group in groupby(table, key=lambda line: line.claim.seed):
+        _write(to / f"{document}.md", _document(document, list(group), results, others, to / PLOTS))
+    return table
+
+
+def _full(out: Path) -> dict[str, Result]:
+    return {name: result for name, result in results_in(out).items() if not result.quick}
+
+
+def _other_states(results: Mapping[str, Result], again: Path | None) -> dict[str, str]:
+    """What became of each claim in the second run, by its id; where that ran with another seed."""
+    if again is None:
+        return {}
+    second = _full(again)
+    for name, result in second.items():
+        if name in results and results[name].seed == result.seed:
+            raise DistributaryError(
+                f"{again}: {name} has the seed of the first run, {result.seed}; take another"
+            )
+    return {line.claim.id: line.state for line in lines(second) if line.experiment in second}
+
+
+def _copy_data(results: Mapping[str, Result], out: Path, to: Path) -> None:
+    if out.resolve() == to.resolve():
+        return
+    for name in results:
+        (to / name).mkdir(parents=True, exist_ok=True)
+        for file in (ROWS, ABOUT):
+            shutil.copyfile(out / name / file, to / name / file)
+
+
+def _write(page: Path, text: Iterator[str]) -> None:
+    page.write_text("\n".join(text) + "\n", encoding="utf-8")
+
+
+def _summary(
+    table: Sequence[ClaimLine], results: Mapping[str, Result], others: Mapping[str, str]
+) -> Iterator[str]:
+    yield "# Results\n"
+    yield (
+        "What the documents measured, measured again on full grids ([how](../lab.md)). Made by "
+        "`distributary lab publish`; do not edit.\n"
+    )
+    seconds = sum(result.seconds for result in results.values())
+    days = sorted({result.finished[:10] for result in results.values()})
+    machines = sorted(
+        {f"{each.machine}, Python {each.python}, version {each.version}" for each in results.values()}
+    )
+    yield (
+        f"{len(results)} experiments, {seconds / 3600:.1f} hours of one core, {days[0]} to {days[-1]}; "
+        f"{'; '.join(machines)}.\n"
+    )
+    states = (*(outcome.value for outcome in Outcome), NOT_RUN, NO_EXPERIMENT)
+    yield _cells("document", *states)
+    yield _rule(len(states) + 1)
+    for document, group in groupby(table, key=lambda line: line.claim.seed):
+        counted = Counter(line.state for line in group)
+        name = f"[{_title(document)}]({document}.md)"
+        yield _cells(name, *(str(counted[state] or "") for state in states))
+    yield "\n## Every claim\n"
+    headings = ("claim", "paper", "ours", "outcome")
+    yield _cells(*headings)
+    yield _rule(len(headings))
+    for line in table:
+        link = f"[{line.claim.id}]({line.claim.seed}.md#{_anchor(line)}) {line.claim.text}"
+        yield _cells(link, line.claim.paper, line.ours, _state(line, others))
+
+
+def _document(
+    document: str,
+    group: Sequence[ClaimLine],
+    results: Mapping[str, Result],
+    others: Mapping[str, str],
+    plots: Path,
+) -> Iterator[str]:
+    yield f"# {_title(document)}\n"
+    yield "[All results](README.md). What an outcome means, and by which rules: [the lab](../lab.md).\n"
+    for line in group:
+        yield f"## {line.claim.id}\n"
+        yield f"{line.claim.text}\n"
+        experiment = experiment_of().get(line.claim.id)
+        result = results.get(line.experiment)
+        if experiment is None or result is None:
+            yield f"**{line.state}** {line.reason}".strip() + "\n"
+            continue
+        yield from _answer(line, experiment, result, others)
+        for number, plot in enumerate(experiment.answers[line.claim.id].plots, 1):
+            file = f"{line.claim.id}-{number}.svg"
+            (plots / file).write_text(svg_file(plot, result.rows, file), encoding="utf-8")
+            yield f"![{plot.title}]({PLOTS}/{file})\n"
+            yield f"*{plot.title}.* {plot.about}".strip() + "\n"
+
+
+def _answer(
+    line: ClaimLine, experiment: Experiment, result: Result, others: Mapping[str, str]
+) -> Iterator[str]:
+    yield _cells("paper", "ours", "ratio", "outcome")
+    yield _rule(4)
+    ratio = "" if line.ratio is None else f"{line.ratio:.3g}"
+    yield _cells(line.claim.paper, line.ours, ratio, _state(line, others)) + "\n"
+    if line.reason:
+        yield f"{line.reason}\n"
+    yield f"- Ran: {experiment.runs.value}; {len(result.points)} points, {len(result.rows)} rows"
+    yield f"- Seed {result.seed}, {result.seconds:,.0f} s of work"
+    yield f"- Finished {result.finished}, version {result.version}"
+    yield f"- Command: `{line.command}`"
+    yield f"- Data: [{experiment.name}]({DATA}/{experiment.name}/{ROWS})"
+    if experiment.deviation:
+        yield f"- Deviation: {experiment.deviation}"
+    yield from (f"- Left open: {_left_open(each)}" for each in experiment.open_parameters)
+    yield ""
+
+
+def _left_open(parameter: OpenParameter) -> str:
+    when = "after" if parameter.after else "before"
+    return (
+        f"{parameter.name}: {parameter.value}; {parameter.chosen}, chosen {when} seeing results; "
+        f"effect on verdicts: {parameter.effect}"
+    )
+
+
+def _state(line: ClaimLine, others: Mapping[str, str]) -> str:
+    """The outcome with its sign; where the second run says something else, that too."""
+    told = f"{SIGNS.get(line.state, '–')} {line.state}"
+    other = others.get(line.claim.id)
+    return told if other in (None, line.state) else f"{told} (**differs**: {other} with another seed)"
+
+
+def _title(document: str) -> str:
+    return f"{document} {DOCUMENTS[document]}" if document.isdigit() else DOCUMENTS[document]
+
+
+def _anchor(line: ClaimLine) -> str:
+    """The anchor that readers of Markdown make of the claim's heading.
+
+    >>> from distributary_lab.claims import Claim
+    >>> _anchor(ClaimLine(Claim("001-fig4.12", "", ""), "holds"))
+    '001-fig412'
+    """
+    return line.claim.id.replace(".", "").lower()
+
+
+def _cells(*texts: str) -> str:
+    r"""A row of a table of Markdown.
+
+    >>> _cells("a|b", "c")
+    '| a\\|b | c |'
+    """
+    return "| " + " | ".join(text.replace("|", r"\|").replace("\n", " ") for text in texts) + " |"
+
+
+def _rule(columns: int) -> str:
+    return "|" + "---|" * columns

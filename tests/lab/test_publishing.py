@@ -1,0 +1,103 @@
+"""Pages of Markdown about full grids."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from distributary.cli.main import main
+from distributary.cli.terminal import WELL
+from distributary.errors import DistributaryError
+from distributary_lab.claims import claims
+from distributary_lab.engines import HERE, run_here
+from distributary_lab.publishing import DATA, PLOTS, SUMMARY, publish
+from distributary_lab.results import result_of, save
+from distributary_lab.tasks import tasks_of
+from distributary_lab.verdicts import lines, results_in
+from lab.tiny import CLAIM, TINY
+
+REPOSITORY = Path(__file__).parents[2]
+PUBLISHED = REPOSITORY / "docs" / "results"
+
+
+def run_tiny(out: Path, *, seed: int = 1, quick: bool = False, top: float = 0.0) -> Path:
+    """Results of TINY; `top` is what its first draw is made."""
+    outcomes = run_here(tasks_of(TINY, quick=quick, seed=seed), lambda count: None)
+    if top:
+        outcomes[0].rows[0]["draw"] = top
+    save(result_of(TINY, outcomes, seed=seed, quick=quick, engine=HERE), out)
+    return out
+
+
+def links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_every_claim_is_on_the_summary_and_on_its_page(tmp_path: Path) -> None:
+    publish(run_tiny(tmp_path / "lab"), tmp_path / "pages")
+    summary = (tmp_path / "pages" / SUMMARY).read_text(encoding="utf-8")
+    for claim in claims().values():
+        page = (tmp_path / "pages" / f"{claim.seed}.md").read_text(encoding="utf-8")
+        assert f"[{claim.id}]({claim.seed}.md#" in summary
+        assert f"\n## {claim.id}\n" in page
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_a_page_has_verdict_command_deviation_data_and_plots_that_are_there(tmp_path: Path) -> None:
+    publish(run_tiny(tmp_path / "lab"), tmp_path / "pages")
+    page = tmp_path / "pages" / "beyond.md"
+    text = page.read_text(encoding="utf-8")
+    assert "| 1 | " in text
+    assert "✓ holds" in text
+    assert "`distributary lab run beyond-tiny --seed 1`" in text
+    assert "Deviation: none < at all" in text
+    wanted = [link for link in links(page) if not link.startswith("..")]
+    assert {f"{PLOTS}/{CLAIM.id}-{number}.svg" for number in (1, 2, 3)} <= set(wanted)
+    assert not [link for link in wanted if not (page.parent / link).exists()]
+    for plot in (page.parent / PLOTS).iterdir():
+        assert "currentColor" not in plot.read_text(encoding="utf-8")
+        ET.parse(plot)
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_the_pages_can_be_made_again_from_their_own_data(tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    publish(run_tiny(tmp_path / "lab"), pages)
+    before = {file: file.read_bytes() for file in pages.rglob("*") if file.is_file()}
+    assert main(["lab", "publish", "--results", str(pages / DATA), "--to", str(pages)]) == WELL
+    assert {file: file.read_bytes() for file in pages.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_an_outcome_that_another_seed_does_not_give_is_marked(tmp_path: Path) -> None:
+    out, other = run_tiny(tmp_path / "lab"), run_tiny(tmp_path / "other", seed=2, top=7.0)
+    publish(out, tmp_path / "pages", other)
+    told = "✓ holds (**differs**: does not hold with another seed)"
+    assert told in (tmp_path / "pages" / SUMMARY).read_text(encoding="utf-8")
+    publish(out, tmp_path / "pages", run_tiny(tmp_path / "alike", seed=2))
+    assert "differs" not in (tmp_path / "pages" / SUMMARY).read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_a_second_run_with_the_same_seed_says_nothing_and_is_refused(tmp_path: Path) -> None:
+    out = run_tiny(tmp_path / "lab")
+    with pytest.raises(DistributaryError, match="the seed of the first run, 1; take another"):
+        publish(out, tmp_path / "pages", run_tiny(tmp_path / "same"))
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_quick_grids_are_not_published(tmp_path: Path) -> None:
+    with pytest.raises(DistributaryError, match="no result of a full grid"):
+        publish(run_tiny(tmp_path / "lab", quick=True), tmp_path / "pages")
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="nothing is published in docs/results")
+def test_what_is_published_is_what_the_checks_say_of_the_data_beside_it() -> None:
+    summary = (PUBLISHED / SUMMARY).read_text(encoding="utf-8")
+    for line in lines(results_in(PUBLISHED / DATA)):
+        (row,) = (row for row in summary.splitlines() if row.startswith(f"| [{line.claim.id}]("))
+        assert re.search(rf"\| \S {line.state}( \(|\ \|)", row), row
