@@ -6,7 +6,8 @@ import atexit
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,7 @@ settings.load_profile("house")
 
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
+LONGEST_NAME = 60
 STARTING_PROCESSES = ("test_demo.py", "test_elsewhere.py", "test_exactly_once.py")
 WITH_ENGINES = ("/spark/pipeline/", "/spark/queries/")
 """Whose tests share a session with those of the engines; all others share another, in a process beside it."""
@@ -43,6 +45,22 @@ def pytest_configure(config: pytest.Config) -> None:
         from chaos.report import ChaosReport
 
         config.pluginmanager.register(ChaosReport(config), "chaos report")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in docstrings only where one is: looking for them imports the module."""
+    found = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text(encoding="utf-8"):
+        return [each for each in found if type(each) is pytest.Module]
+    return found
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a long text by its beginning: all processes tell each other the names of all tests."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_NAME:
+        return f"{val[:LONGEST_NAME]!r}..."
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are looked at

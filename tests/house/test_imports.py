@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def test_the_check_sees_a_forbidden_import(tmp_path: Path) -> None:
 
 def test_the_picture_of_the_rooms_shows_the_table_that_is_tested() -> None:
     assert PICTURE.read_text() == picture(), "draw it again: python tests/house/picture.py"
+
+
+def test_every_module_can_be_imported() -> None:
+    """Those too that no test uses, and that have no example in a docstring."""
+    for path in MODULES:
+        if path.stem != "__main__":
+            import_module(".".join(path.relative_to(SOURCE).with_suffix("").parts))
 
 
 @pytest.mark.parametrize("heavy", ["pyspark", "numba", "matplotlib", "sqlalchemy", "pydantic", "pyarrow"])
