@@ -38,7 +38,7 @@ WHOLE = ("interpreter", "incremental", "network", "spark-batch")
 """These run all cases in the tests of every day."""
 IN_SHARES = ("spark-connect", "spark-stream", "spark-connect-stream", "spark-cluster-stream")
 """Another process or a stream costs seconds for an operator: these run a share or, with `make chaos`, all."""
-SHARED_DAILY = ("spark-connect", "spark-stream")
+SHARED_DAILY = ("spark-stream",)
 """Of those, the engines whose share runs in the tests of every day."""
 SHARE = (
     "filter_keeps_what_is_true_and_block_drops_what_is_true",
