@@ -84,3 +84,11 @@ def test_a_document_that_cannot_be_read_is_told(count: int) -> None:
         index.put(key, key, parse_filters(Subscription("s", "ann", path=f"/a/b{key}")))
     with pytest.raises(DocumentError):
         index.wanting(Event("e1", document="<a>"))
+
+
+def test_filters_are_indexed_as_they_come_so_that_no_event_waits_for_all_of_them() -> None:
+    index: InterestIndex[int, int] = InterestIndex()
+    for key in range(FEW + 1):
+        assert index._index is None
+        index.put(key, key, parse_filters(Subscription("s", "ann", where=f"price > {key}")))
+    assert index._index is not None

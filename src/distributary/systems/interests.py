@@ -72,6 +72,15 @@ class InterestIndex(Generic[K, Owner]):
         self._interests[key] = _Interest(owner, filters)
         if self._index is not None:
             self._index.add(key, owner, filters)
+        else:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Put filters that have become many into indexes, if kernels may be called."""
+        if self._index is None and len(self._interests) > FEW and not KERNELS.withheld:
+            self._index = _SlotIndex()
+            for known, interest in self._interests.items():
+                self._index.add(known, *interest)
 
     def remove(self, key: K) -> None:
         """Forget a key; KeyError when it is not here."""
@@ -81,10 +90,7 @@ class InterestIndex(Generic[K, Owner]):
 
     def wanting(self, event: Event) -> set[Owner]:
         """The owners of filters that the event passes; DocumentError when its document cannot be read."""
-        if self._index is None and len(self._interests) > FEW and not KERNELS.withheld:
-            self._index = _SlotIndex()
-            for known, interest in self._interests.items():
-                self._index.add(known, *interest)
+        self._gather()
         if self._index is None:
             return {interest.owner for interest in self._interests.values() if interest.passes(event)}
         return self._index.wanting(event)

@@ -210,6 +210,8 @@ class _Group:
         self._residents[resident.subscription.key] = resident
         if self._crowd is not None:
             self._crowd.add(resident)
+        else:
+            self._gather()
 
     def _gather(self) -> None:
         """Put residents that have become many into a matcher, if kernels may be called."""
