@@ -341,3 +341,14 @@ def test_protobuf_is_read_by_descriptor_sets_in_files(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=reason):
             read.record(b"\0\0\0\0\x07" + head)
+
+
+def test_schemas_that_refer_to_each_other_are_refused(registry: RegistryServer) -> None:
+    names = ("egg", "hen")
+    for name, other in (names, names[::-1]):
+        fields = [{"name": other, "type": other}]
+        text = json.dumps({"type": "record", "name": name, "fields": fields})
+        references = [{"name": other, "subject": other, "version": 1}]
+        id = registry.register(name, {"schema": text, "references": references})
+    with pytest.raises(InputError, match="none of Avro's"):
+        ValueDecoder(ValueFormat("avro", registry.address)).record(struct.pack(">bI", 0, id))

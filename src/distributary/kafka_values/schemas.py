@@ -115,7 +115,9 @@ class SchemaRegistry:
             inner = self._asked(f"subjects/{quote(subject, safe='')}/versions/{version}")
             if inner is None:
                 raise RegistryError(f"{self._base} lacks {subject}, version {version}, which others refer to")
+            parts[subject, version] = b""  # so that a circle of references comes to an end
             self._add_references(inner, parts)
+            del parts[subject, version]
             parts[subject, version] = self._content(inner, subject)
 
     def _content(self, answer: Mapping[str, Any], name: str) -> bytes:
