@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Kernels are cached beside their modules, and so is bytecode: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test chaos bounds check format bench lab jdk kernels clean
+.PHONY: help demo test chaos bounds check format bench lab docs wheel jdk kernels clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -46,6 +46,15 @@ lab: $(VENV)/lab jdk    ## measure again what the papers claim: build/lab/report
 	$(BIN)/distributary lab run all $(if $(FULL),,--quick); \
 	status=$$?; $(BIN)/distributary lab report && exit $$status
 
+docs: $(VENV)/docs      ## the documentation as a site, with search and references: build/site/index.html
+	$(BIN)/python scripts/docs_site.py
+	$(BIN)/zensical build --strict --config-file build/mkdocs.yml
+
+wheel: $(VENV)/dev      ## sdist and wheel in dist/, checked, and tried in an environment with nothing else
+	rm -rf dist
+	$(BIN)/python -m build
+	DISTRIBUTARY_DIST=dist $(BIN)/pytest -q -m 'chaos or not chaos' tests/house/test_wheel.py
+
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
 	@sh scripts/jdk
 
@@ -64,6 +73,10 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/spark: $(VENV)/core
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[spark]'
+	@touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	@touch $@
 
 $(VENV)/lab: $(VENV)/core

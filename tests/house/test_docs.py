@@ -18,7 +18,7 @@ PAGES = [
     TOP / "README.md",
     TOP / "CONTRIBUTING.md",
     TOP / "CHANGELOG.md",
-    *sorted((TOP / "docs").glob("*.md")),
+    *sorted((TOP / "docs").rglob("*.md")),
 ]
 PATH = re.compile(r"(?<![\w/.<-])((?:[\w*-]+/)+[\w*-]*(?:\.(?:py|md|toml|svg))?)(?![\w/<])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
