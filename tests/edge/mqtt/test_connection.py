@@ -31,6 +31,7 @@ from distributary.edge.mqtt.packets import (
     UnsubscribePacket,
     WillMessage,
 )
+from distributary.edge.mqtt.retained import RetainedBounds
 from distributary.edge.mqtt.room import MqttPeer, MqttSettings
 from distributary.model import Event
 from edge.mqtt.world import Wire, World, acknowledgement, joined, lasting, messages, payloads
@@ -576,6 +577,53 @@ def test_retained_messages_survive_a_crash_and_are_removed_by_an_empty_one(world
     ann = joined(world)
     ann.subscribe("#")
     assert [(each.topic, each.payload) for each in messages(ann.take())] == [("a", b"1")]
+    assert len(world.room.retained) == 1
+
+
+def retained_now(world: World) -> list[tuple[str, bytes]]:
+    """What somebody who comes now is given of all topics."""
+    late = joined(world, "late")
+    late.subscribe("#")
+    return sorted((each.topic, each.payload) for each in messages(late.take()))
+
+
+@pytest.mark.parametrize("bounds", [RetainedBounds(messages=2), RetainedBounds(bytes=4)])
+def test_what_does_not_fit_is_delivered_and_not_retained_and_told_once(bounds: RetainedBounds) -> None:
+    world = World(MqttSettings(retained=bounds))
+    ann, bob = joined(world), joined(world, "bob")
+    ann.subscribe("#")
+    for topic in "abcd":
+        bob.send(PublishPacket(topic, b"1", retain=True))
+    assert len(messages(ann.take())) == 4
+    assert retained_now(world) == [("a", b"1"), ("b", b"1")]
+    told = [each for each in world.notices if "no room" in each]
+    assert len(told) == 1
+    assert "'c'" in told[0]
+    bob.send(PublishPacket("a", b"2", retain=True), PublishPacket("b", b"", retain=True))
+    bob.send(PublishPacket("c", b"3", retain=True))
+    assert retained_now(world) == [("a", b"2"), ("c", b"3")]
+    world.crash()
+    assert retained_now(world) == [("a", b"2"), ("c", b"3")]
+
+
+def test_an_older_message_is_not_retained_in_place_of_one_that_does_not_fit() -> None:
+    world = World(MqttSettings(retained=RetainedBounds(bytes=6)))
+    bob = joined(world, "bob")
+    bob.send(PublishPacket("a", b"1", retain=True), PublishPacket("b", b"1", retain=True))
+    bob.send(PublishPacket("a", b"123456", retain=True))
+    assert retained_now(world) == [("b", b"1")]
+    world.crash()
+    assert retained_now(world) == [("b", b"1")]
+
+
+def test_messages_that_have_expired_make_room() -> None:
+    world = World(MqttSettings(retained=RetainedBounds(messages=1)))
+    bob = joined(world, "bob")
+    bob.send(PublishPacket("a", b"1", retain=True, properties={"message_expiry_interval": 10}))
+    world.now += 11
+    bob.send(PublishPacket("b", b"2", retain=True))
+    assert retained_now(world) == [("b", b"2")]
+    world.crash()
     assert len(world.room.retained) == 1
 
 

@@ -7,12 +7,15 @@ Rules:
 - They are kept on the disk with how far the network's log had come. A broker that was away is given what it
   has missed. One that is new in a network knows the messages that were retained since it joined.
 - A message that has expired is not given to anybody any more.
+- There are bounds on their number and their bytes. What does not fit is delivered and not kept, nor is an
+  older message of its topic; the first such message is told, and those that have expired make room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from distributary.edge.broker import EdgeBroker
 from distributary.edge.mqtt.messages import RETAIN, RETAINED, expiry_of
@@ -27,16 +30,43 @@ from distributary.overlay.packed_events import chosen, topics_of
 
 NAME, PLACE = "retained/", "retained-place"
 """Names on the disk."""
+BETWEEN_SEARCHES = 60.0
+"""Seconds from one search for expired messages to the next, while there is no room."""
+
+
+class RetainedBounds(NamedTuple):
+    """How much a broker retains."""
+
+    messages: int = 100_000
+    bytes: int = 256 << 20
+    """Of topics and payloads."""
+
+
+class _Retained(NamedTuple):
+    event: Event
+    size: int
+    """Bytes of its topic and payload."""
 
 
 class RetainedMessages:
     """The retained messages that a broker knows. A client of the broker in its own process."""
 
     def __init__(
-        self, broker: EdgeBroker, now: Callable[[], float], disk: Disk | None, notice: Callable[[str], None]
+        self,
+        broker: EdgeBroker,
+        now: Callable[[], float],
+        disk: Disk | None,
+        notice: Callable[[str], None],
+        bounds: RetainedBounds,
     ) -> None:
         self._broker, self._now, self._disk, self._notice = broker, now, disk, notice
-        self._events: dict[str, tuple[Event, Offset | None]] = {}
+        self._bounds = bounds
+        self._events: dict[str, _Retained] = {}
+        self._bytes = 0
+        self._full = False
+        """Whether there was no room for the last message of a new topic."""
+        self._searched = float("-inf")
+        """When expired messages were last looked for."""
         self._reached: Offset | None = None
         self._subscriber = f"$retained/{broker.name}"
 
@@ -47,7 +77,7 @@ class RetainedMessages:
         """Take up what was kept, and ask the network for what comes next."""
         for name, value in stored.items():
             if isinstance(value, StoredRetained):
-                self._events[name.removeprefix(NAME)] = value.event, value.offset
+                self._put(name.removeprefix(NAME), value.event, len(payload_of(value.event)))
             elif name == PLACE and isinstance(value, StoredPlace):
                 self._reached = value.offset
         self._broker.admit(self._subscriber, self)
@@ -67,8 +97,7 @@ class RetainedMessages:
         else:
             candidates = list(self._events.values())
         for event, _ in candidates:
-            expires = expiry_of(event)
-            if (expires is None or expires > now) and wanted.matches(event):
+            if not _has_expired(event, now) and wanted.matches(event):
                 yield replace(event, attributes={**event.attributes, RETAINED: True})
 
     # As a client of the broker.
@@ -88,14 +117,48 @@ class RetainedMessages:
         for event, _, _, offset in deliveries:
             if event.topic is None or not self._advance(offset):
                 continue
-            kept: StoredRetained | None = None
-            if payload_of(event):
-                self._events[event.topic] = event, offset
-                kept = StoredRetained(event, offset)
-            else:
-                self._events.pop(event.topic, None)
-            stores[NAME + event.topic] = kept
+            payload = payload_of(event)
+            self._remove(event.topic)
+            stores[NAME + event.topic] = None
+            if payload and self._has_room(event.topic, len(payload), stores):
+                self._put(event.topic, event, len(payload))
+                stores[NAME + event.topic] = StoredRetained(event, offset)
         self._keep([Store(name, kept) for name, kept in stores.items()])
+
+    def _put(self, topic: str, event: Event, payload: int) -> None:
+        size = len(topic) + payload
+        self._events[topic] = _Retained(event, size)
+        self._bytes += size
+
+    def _remove(self, topic: str) -> None:
+        if (removed := self._events.pop(topic, None)) is not None:
+            self._bytes -= removed.size
+
+    def _has_room(self, topic: str, payload: int, stores: dict[str, StoredRetained | None]) -> bool:
+        """Whether one more fits; if need be after those are removed that have expired."""
+        if self._fits(topic, payload):
+            self._full = False
+            return True
+        if self._now() >= self._searched + BETWEEN_SEARCHES:
+            self._searched = self._now()
+            for each in [
+                name for name, (event, _) in self._events.items() if _has_expired(event, self._now())
+            ]:
+                self._remove(each)
+                stores[NAME + each] = None
+            if self._fits(topic, payload):
+                return True
+        if not self._full:
+            self._full = True
+            self._notice(
+                f"{len(self._events):,} messages with {self._bytes:,} bytes are retained, and there is no"
+                f" room for that of {topic!r}: remove some with empty retained messages, or let them expire"
+            )
+        return False
+
+    def _fits(self, topic: str, payload: int) -> bool:
+        within = self._bytes + len(topic) + payload <= self._bounds.bytes
+        return within and len(self._events) < self._bounds.messages
 
     def _last_of_each_topic(self, batch: DeliveryBatch) -> DeliveryBatch:
         """Of what came together, what later messages do not replace; all of it where some came before."""
@@ -134,3 +197,8 @@ class RetainedMessages:
 
     def let_go(self, reason: str, *, final: bool = False) -> None:
         """The broker ends."""
+
+
+def _has_expired(event: Event, now: float) -> bool:
+    expires = expiry_of(event)
+    return expires is not None and expires <= now

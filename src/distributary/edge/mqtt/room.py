@@ -26,7 +26,7 @@ from distributary.edge.mqtt.message_run import MessageRun
 from distributary.edge.mqtt.messages import event_of_message
 from distributary.edge.mqtt.outgoing import MessageBytes
 from distributary.edge.mqtt.packets import WillMessage
-from distributary.edge.mqtt.retained import RetainedMessages
+from distributary.edge.mqtt.retained import RetainedBounds, RetainedMessages
 from distributary.edge.mqtt.shared import GroupMember, SharedGroups, group_name
 from distributary.edge.mqtt.wills import WILL_MARK, PendingWills, read_will
 from distributary.edge.sessions import Session, Sessions
@@ -67,6 +67,8 @@ class MqttSettings:
     """Seconds that a session may outlive its connection; None for as long as its client asks."""
     bounds: MailboxBounds = field(default_factory=lambda: MailboxBounds(events=100_000))
     """Of the mailboxes of sessions."""
+    retained: RetainedBounds = field(default_factory=RetainedBounds)
+    """Of retained messages."""
 
 
 class MqttLine(Protocol):
@@ -144,7 +146,7 @@ class MqttRoom:
         self.broker, self.sessions, self.access = broker, sessions, access
         self.now, self.offload, self.notice = now, offload, notice
         self.settings = settings or MqttSettings()
-        self.retained = RetainedMessages(broker, now, disk, notice)
+        self.retained = RetainedMessages(broker, now, disk, notice, self.settings.retained)
         self.wills = PendingWills(now, self._publish_will)
         self.memories = SessionMemories()
         self.shared = SharedGroups(sessions, self.turn_soon, lambda session: self.memories.of(session).sent)
