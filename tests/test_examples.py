@@ -22,6 +22,12 @@ EXPECTED = {
         "bob gets job/lengths/6",
         "eve gets job/words/sea",
     ],
+    "mqtt_spark_mqtt.py": [
+        'for/ann {"event_id":"0","celsius":31.5}',
+        'for/bob {"event_id":"0","celsius":31.5}',
+        'for/bob {"event_id":"1","celsius":32.0}',
+        'for/bob {"event_id":"2","celsius":20.0}',
+    ],
     "own_filter.py": ["at 3 -> ['s1']", "at 9 -> ['s2']"],
     "own_filter_tree.py": [
         "2 asks 1 for [Profile(words='oil')]",

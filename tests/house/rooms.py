@@ -71,6 +71,7 @@ ROOMS: dict[str, Room] = {
             "matching",
             "flow",
             "store",
+            "client",
         ),
         0.5,
     ),

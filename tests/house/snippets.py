@@ -14,7 +14,7 @@ from typing import Any
 
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-NEED_SPARK = {"README.md", "spark.md", "pipeline.md", "queries.md", "replay.md"}
+NEED_SPARK = {"README.md", "connectors.md", "spark.md", "pipeline.md", "queries.md", "replay.md"}
 """Pages whose snippets take the session `spark`."""
 
 EVENTS = """
@@ -84,6 +84,17 @@ GIVEN: dict[str, str] = {
 with open("stocks.toml", "w") as stream:
     stream.write('[attributes.price]\\ntype = "float"\\nminimum = 0.0\\nmaximum = 20.0\\nprecision = 0.01\\n'
                  '[attributes.symbol]\\ntype = "string"\\n')
+""",
+    "connectors.md": """
+import atexit
+from pyspark.sql import SparkSession
+from spark.connectors.brokers import ServedBroker
+
+spark = SparkSession.getActiveSession()
+served = ServedBroker(directory)
+served.start()
+atexit.register(served.stop)
+mqtt, network = {"port": str(served.mqtt)}, {"at": served.web}
 """,
     "feeds.md": """
 def fetch(feed, now):

@@ -73,7 +73,7 @@ def _publish(parsed: argparse.Namespace) -> int:
 
 
 async def _publish_all(parsed: argparse.Namespace) -> tuple[int, int]:
-    from distributary.client.connection import connect
+    from distributary.client.endpoints import connect_node as connect
 
     rejected: list[Rejection] = []
     async with connect(*parsed.brokers, network=parsed.network) as client:

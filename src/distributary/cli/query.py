@@ -78,7 +78,7 @@ def _in_order(catalogue: Catalogue) -> list[Query]:
 
 
 async def _run(parsed: argparse.Namespace, sources: list[Source], queries: list[Query], out: TextIO) -> int:
-    from distributary.client.connection import connect
+    from distributary.client.endpoints import connect_node as connect
 
     task = asyncio.current_task()
     assert task is not None

@@ -71,7 +71,7 @@ def _subscribe(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> 
 
 
 async def _write_events(parsed: argparse.Namespace) -> int:
-    from distributary.client.connection import connect
+    from distributary.client.endpoints import connect_node as connect
 
     task = asyncio.current_task()
     assert task is not None

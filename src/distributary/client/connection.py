@@ -27,15 +27,16 @@ from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
+from distributary.client.batches import TakenEvents, waiting_items
 from distributary.client.running_queries import RefusedError, RunningQueries, require_accepted
-from distributary.client.session import ClientItem, ClientSession
+from distributary.client.session import ClientItem, ClientSession, session_record
 from distributary.errors import DistributaryError
 from distributary.flow import Query, Source
 from distributary.live import client_messages as messages
 from distributary.live.codec import OLDEST, VERSION, CodecError, decode, encode
 from distributary.live.frames import FrameReader, frame
-from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, parse_endpoint, reason_of
-from distributary.live.security import TlsFiles, is_loopback
+from distributary.live.greeting import Endpoint, GreetingRefusal, LinkBeat, reason_of
+from distributary.live.security import TlsFiles
 from distributary.model import Event, Offset, Subscription
 from distributary.overlay.broker import SessionState
 
@@ -54,35 +55,6 @@ WINDOW = 64
 BATCH = 256
 """Events of one request, at most."""
 _log = logging.getLogger("distributary")
-
-
-def connect(
-    *endpoints: str | Endpoint,
-    name: str | None = None,
-    network: str = NETWORK,
-    tls: TlsFiles | None = None,
-    lasting: bool = True,
-    session: SessionState | None = None,
-) -> Client:
-    """A client of these brokers, the first that answers; use it with `async with`.
-
-    Without a name it gets one of its own. Unless it is `lasting`, it does not connect again. With the session
-    of an earlier client (`Client.session`) it goes on where that one was: it subscribes to the same, and is
-    given what it has missed. Its events wait until `subscribed` is called with the id of their subscription.
-    """
-    if not endpoints:
-        raise DistributaryError("name at least one endpoint of a broker, such as 127.0.0.1:7000")
-    places = [parse_endpoint(each) if isinstance(each, str) else each for each in endpoints]
-    for place in places:
-        if tls is None and not is_loopback(place.host):
-            raise DistributaryError(
-                f"cannot connect to {place.host} without TLS: give certificate, key and authority"
-            )
-    known = {each.subscriber for each in session.subscriptions} if session is not None else set()
-    if name is not None and not known <= {name}:
-        raise DistributaryError(f"the session is that of {', '.join(sorted(known))}, not of {name}")
-    name = name or next(iter(known), f"client-{uuid4().hex[:12]}")
-    return Client(places, name, network, tls, lasting, session)
 
 
 _QueueItem = tuple[Event, ClientItem] | Exception
@@ -185,6 +157,35 @@ class Client:
             self._forget(subscription.id)
             if self._writer is not None and self._failure is None:
                 await self._ask(lambda number: messages.ClientUnsubscribe(number, subscription.id))
+
+    @asynccontextmanager
+    async def batches(self, *, id: str, **filters: Any) -> AsyncIterator[AsyncIterator[TakenEvents]]:
+        """Subscribe; gives events with their places, in batches. RefusedError when it is refused.
+
+        To go on behind a batch, another client is given its place; nothing has to be acknowledged.
+        """
+        subscription = Subscription(id, self.name, **filters)
+        if id in self._handed_out:
+            raise DistributaryError(f"there is a subscription {id!r} already")
+        self._handed_out.add(id)
+        try:
+            if self._session.subscriptions.get(id) != subscription:
+                await self._register(subscription)
+            yield self._each_batch(self._queues[id])
+        finally:
+            self._handed_out.discard(id)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The place of this client after all that was taken; it moves with events that nobody here wants."""
+        return session_record(self.session)
+
+    async def _each_batch(self, queue: asyncio.Queue[_QueueItem]) -> AsyncIterator[TakenEvents]:
+        while True:
+            items = await waiting_items(queue)
+            for _, item in items:
+                self._session.take(item)
+            yield TakenEvents([event for event, _ in items], self.place)
 
     async def _register(self, subscription: Subscription) -> None:
         """Subscribe, and wait until the subscription is in force."""

@@ -20,7 +20,6 @@ The protocol is that of the server (`distributary.edge.web.sockets`).
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -31,15 +30,14 @@ from random import Random
 from ssl import SSLContext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
+from distributary.client.batches import TakenEvents, waiting_items
 from distributary.client.running_queries import RefusedError, require_accepted
 from distributary.errors import DistributaryError, InputError
 from distributary.json_text import read_object
-from distributary.live.security import is_loopback
 from distributary.model import Event, Subscription
 
 if TYPE_CHECKING:
@@ -50,61 +48,12 @@ PATIENCE = 10.0
 """Seconds in which a server must have answered."""
 WINDOW, BATCH = 64, 256
 """Requests that may be unanswered, and events of one request."""
-SCHEMES = {"ws": "ws", "wss": "wss", "http": "ws", "https": "wss"}
 SUBPROTOCOL = "distributary.1"
 MOST_UNCLAIMED = 256
 """Events that wait for somebody to take up a subscription of an earlier process."""
 MOST_BYTES = 64 << 20
 """The longest message that is read."""
 _encoder = msgspec.json.Encoder(decimal_format="number")
-
-
-def is_web_address(text: str) -> bool:
-    """Whether an address is that of a web server, and not HOST:PORT of a node.
-
-    >>> is_web_address("ws://localhost:8080"), is_web_address("localhost:7000")
-    (True, False)
-    """
-    return text.partition("://")[0] in SCHEMES and "://" in text
-
-
-def connect_web(
-    *addresses: str,
-    name: str | None = None,
-    token: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    context: SSLContext | None = None,
-    lasting: bool = True,
-    expiry: float | None = 3600.0,
-) -> WebClient:
-    """A client of these web servers, such as ws://localhost:8080; use it with `async with`.
-
-    `context` is for `wss://` where the system's own authorities do not do. DistributaryError for what is no
-    such address, or where a secret would be sent for all to read.
-    """
-    places = [_socket_address(each, secret=token is not None or password is not None) for each in addresses]
-    if not places:
-        raise DistributaryError("name at least one address of a broker, such as ws://localhost:8080")
-    headers = {}
-    if token is not None:
-        headers["Authorization"] = f"Bearer {token}"
-    elif user is not None:
-        pair = f"{user}:{password or ''}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    return WebClient(places, name, headers, context, lasting, expiry)
-
-
-def _socket_address(address: str, secret: bool) -> str:
-    parts = urlsplit(address)
-    if parts.scheme not in SCHEMES or not parts.hostname:
-        raise DistributaryError(f"an address is such as ws://localhost:8080, not {address!r}")
-    scheme = SCHEMES[parts.scheme]
-    if secret and scheme == "ws" and not is_loopback(parts.hostname):
-        raise DistributaryError(
-            f"a token or a password is not sent to {parts.hostname} in the open: use wss://"
-        )
-    return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}/ws"
 
 
 @dataclass
@@ -138,6 +87,8 @@ class WebClient:
         context: SSLContext | None,
         lasting: bool,
         expiry: float | None,
+        mailbox: Mapping[str, Any] | None = None,
+        place: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name or f"client-{uuid4().hex[:12]}"
         self.broker: str | None = None
@@ -157,8 +108,9 @@ class WebClient:
         self._subscriptions: dict[str, Subscription] = {}
         self._handed_out: set[str] = set()
         self._queues: dict[str, asyncio.Queue[_QueueItem]] = {}
-        self._mark: str | None = None
-        self._received = self._settled = 0
+        self._mailbox = dict(mailbox or {})
+        self._mark: str | None = None if place is None else str(place["mark"])
+        self._received = self._settled = 0 if place is None else int(place["place"])
         """The last places that came, and that the application is done with."""
         self._items: deque[_Taken] = deque()
 
@@ -217,6 +169,26 @@ class WebClient:
         """Subscribe for as long as the context lasts; gives the events. RefusedError when it is refused."""
         asked = Subscription(id or "s", self.name, topic=topic, where=where, path=path, change=change)
         subscription = asked if id else replace(asked, id=self._id_of(asked))
+        queue = await self._register(subscription)
+        try:
+            yield self._each(queue)
+        finally:
+            self._forget(subscription.id)
+            if self._line is not None and self._failure is None:
+                await self._ask({"type": "unsubscribe", "id": subscription.id})
+
+    @asynccontextmanager
+    async def batches(self, *, id: str, **filters: Any) -> AsyncIterator[AsyncIterator[TakenEvents]]:
+        """Subscribe; gives events with their places, in batches. RefusedError when it is refused.
+
+        Events of a batch are acknowledged when the next is asked for, and not if none is. The subscription
+        does not end with the context, nor with the client: another client of this name goes on with it.
+        """
+        subscription = Subscription(id, self.name, **filters)
+        yield self._each_batch(await self._register(subscription))
+
+    async def _register(self, subscription: Subscription) -> asyncio.Queue[_QueueItem]:
+        """Have a subscription in force; gives where its events come. RefusedError when it is refused."""
         if subscription.id in self._handed_out:
             raise DistributaryError(f"there is a subscription {subscription.id!r} already")
         self._handed_out.add(subscription.id)
@@ -225,12 +197,11 @@ class WebClient:
             answer = await (await self._ask(_subscribing(subscription)))
             if answer["type"] == "refused":
                 raise RefusedError(answer["reason"])
-            self._subscriptions[subscription.id] = subscription
-            yield self._each(queue)
-        finally:
+        except BaseException:
             self._forget(subscription.id)
-            if self._line is not None and self._failure is None:
-                await self._ask({"type": "unsubscribe", "id": subscription.id})
+            raise
+        self._subscriptions[subscription.id] = subscription
+        return queue
 
     def _id_of(self, asked: Subscription) -> str:
         """The id of a subscription that was given none: the next process of this name goes on with it."""
@@ -255,6 +226,14 @@ class WebClient:
                 yield item[0]
             finally:
                 self._take(item[1])
+
+    async def _each_batch(self, queue: asyncio.Queue[_QueueItem]) -> AsyncIterator[TakenEvents]:
+        while True:
+            items = await waiting_items(queue)
+            last = items[-1][1]
+            yield TakenEvents([event for event, _ in items], {"mark": last.mark, "place": last.place})
+            for _, item in items:
+                self._take(item)
 
     def _take(self, item: _Taken) -> None:
         """One subscription is done with an event; acknowledge all that nobody needs any more."""
@@ -332,7 +311,7 @@ class WebClient:
 
     async def _open(self, line: ClientConnection) -> dict[str, Any]:
         """Say who this is and how far it has come; what the server says to that."""
-        record: dict[str, Any] = {"type": "open", "session": self.name, "after": self._settled}
+        record = {**self._mailbox, "type": "open", "session": self.name, "after": self._settled}
         if self._lasting:
             record["expiry"] = self._expiry
         else:

@@ -13,6 +13,7 @@ In reading order:
   why events match subscriptions or do not;
 - `queries`: stream queries as DataFrames, and their items as events;
 - `pipeline`: a stream with sinks, archive, quarantine and metrics, from a TOML file (`distributary run`);
+- `connectors`: the formats `mqtt` and `distributary`, for readers and writers;
 - `replay`: subscriptions over the archive of a pipeline (`distributary replay`);
 - `workers`, `session`: what Python workers need, and the commands' session; `micro_batch`, `storage`: what
   Spark knows of a micro-batch, small files;

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from distributary.client.connection import connect
+from distributary.client.endpoints import connect_node as connect
 from distributary.live.local_network import LocalNetwork
 from distributary.model import Event
 from distributary_lab import words

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from distributary.cli.link_speeds import link_speeds
-from distributary.client.connection import connect
+from distributary.client.endpoints import connect_node as connect
 from distributary.live.local_network import LocalNetwork, node_names
 from distributary.model import Event
 from distributary_lab import words

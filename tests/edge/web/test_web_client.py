@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from distributary.client import RefusedError, WebClient, connect, connect_plain
-from distributary.client.web import WINDOW, connect_web
+from distributary.client.endpoints import connect_web
+from distributary.client.web import WINDOW
 from distributary.edge.sessions import Session
 from distributary.edge.web.server import WebServer
 from distributary.errors import DistributaryError
