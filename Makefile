@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 # Kernels are cached beside their modules, and so is bytecode: tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test chaos bounds check format bench lab docs wheel jdk kernels clean
+.PHONY: help demo test chaos bounds check format bench lab docs wheel versions jdk kernels clean
 .DEFAULT_GOAL := help
 
 help:            ## what there is
@@ -54,6 +54,9 @@ wheel: $(VENV)/dev      ## sdist and wheel in dist/, checked, and tried in an en
 	rm -rf dist
 	$(BIN)/python -m build
 	DISTRIBUTARY_DIST=dist $(BIN)/pytest -q -m 'chaos or not chaos' tests/house/test_wheel.py
+
+versions: $(VENV)/dev jdk ## some tests with the lowest and the highest versions we allow (ENDS=lowest PYTHON=python3.12)
+	$(BIN)/python scripts/versions.py $(ENDS) --python $(PYTHON)
 
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
 	@sh scripts/jdk
