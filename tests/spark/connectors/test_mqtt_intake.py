@@ -83,10 +83,16 @@ def test_messages_have_all_that_came_with_them(options: dict[str, str], version:
     intake.close()
 
 
-@VERSIONS
-@pytest.mark.parametrize("moment", ["append", "ack"])
+@pytest.mark.parametrize(
+    ("moment", "version"),
+    [
+        ("append", "3.1.1"),
+        ("ack", "5"),
+        *(pytest.param(*each, marks=pytest.mark.chaos) for each in (("append", "5"), ("ack", "3.1.1"))),
+    ],
+)
 def test_nothing_is_lost_or_twice_when_the_process_is_killed(
-    options: dict[str, str], version: str, moment: str
+    options: dict[str, str], moment: str, version: str
 ) -> None:
     options |= {"version": version}
     ended_early = taking({**options, "halt": [moment, 7]})
