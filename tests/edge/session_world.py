@@ -178,6 +178,9 @@ class Client:
     def ready(self) -> None:
         self.readies += 1
 
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        return False
+
     def end(self, reason: str) -> None:
         self.ended.append(reason)
         self.session, self.open = None, []

@@ -9,7 +9,7 @@ import pytest
 
 from distributary.edge.mailbox import MailboxBounds, MailboxGap, MailboxItem, MailboxPolicy
 from distributary.edge.sessions import Session, Sessions
-from distributary.model import Event, Subscription
+from distributary.model import DeliveryBatch, Event, Subscription
 from edge.session_world import LoggedBroker, SessionWorld, TornDisk
 from properties.examples import examples
 from replay import many_seeds, replayed_by
@@ -55,6 +55,9 @@ class Waiting:
 
     def ready(self) -> None:
         self.readies += 1
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        return False
 
     def end(self, reason: str) -> None:
         self.ends.append(reason)

@@ -71,6 +71,16 @@ class EdgeBroker(Protocol):
     def publish(self, events: Sequence[Event], done: Answer) -> None:
         """Have events delivered, all or none; answered when they are safe (or at once, where nobody says)."""
 
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        """Who would be given an event of a topic that lacks an attribute; None where more decides.
+
+        Where there is an answer, an event that is published is as safe at once as it ever is. It holds until
+        the broker is next asked or told anything, before which `before_entry` is called.
+        """
+
+    def before_entry(self, prepare: Callable[[], None]) -> None:
+        """Have this called before the broker is asked or told anything; it may publish."""
+
     def in_turn(self, action: Callable[[], None]) -> None:
         """Do something after all deliveries that are on their way now."""
 
@@ -144,6 +154,14 @@ class LiveEdge:
             done(None)
         else:
             self.broker.clients.publications.when_safe(through, partial(done, None))
+
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        """Who would be given an event of a topic that lacks an attribute; see `EdgeBroker`."""
+        return self.broker.audience(topic, lacking)
+
+    def before_entry(self, prepare: Callable[[], None]) -> None:
+        """Have this called before the broker is asked or told anything."""
+        self.broker.before_entry.append(prepare)
 
     def in_turn(self, action: Callable[[], None]) -> None:
         """Do something after all deliveries that are on their way now."""

@@ -86,7 +86,8 @@ class Mailbox:
         """With the policy `latest`: the place of each topic's item."""
         self._cursor = END
         """The first place that was not taken; END when all were."""
-        self._untaken = 0
+        self.untaken = 0
+        """How many entries the connection has not taken."""
         self._ends: list[int] = []
         """The last places of runs of several items, in order."""
         self._changed: dict[int, None] = {}
@@ -95,11 +96,6 @@ class Mailbox:
     def __len__(self) -> int:
         """How many items there are."""
         return self._items
-
-    @property
-    def untaken(self) -> int:
-        """How many entries the connection has not taken."""
-        return self._untaken
 
     # What comes.
 
@@ -190,7 +186,7 @@ class Mailbox:
 
     def begin(self) -> None:
         """Another connection takes what there is, from the front."""
-        self._cursor, self._untaken = self._next[END], sum(map(count_of, self._entries.values()))
+        self._cursor, self.untaken = self._next[END], sum(map(count_of, self._entries.values()))
 
     def take(self, most: int, through: int) -> list[MailboxEntry]:
         """What comes next for the connection, up to a place; gaps among it leave."""
@@ -220,7 +216,7 @@ class Mailbox:
                 self._remove(entry)
             else:
                 self._cursor = self._next[entry.place]
-                self._untaken -= count_of(entry)
+                self.untaken -= count_of(entry)
         return taken
 
     def can_take(self, through: int) -> bool:
@@ -239,7 +235,7 @@ class Mailbox:
             if type(entry) is MailboxRun and entry.place > place:
                 entry = self._divide(entry, place)
             self._cursor = self._next[entry.place]
-            self._untaken -= count_of(entry)
+            self.untaken -= count_of(entry)
 
     def acknowledge(self, place: int) -> bool:
         """An item has been taken for good; whether it was there."""
@@ -418,12 +414,12 @@ class Mailbox:
             self._changed_runs.append((entry.first, place))
             if count > 1:
                 self._ends.append(place)
-            self._untaken += count
+            self.untaken += count
             self._items += count
             self.bytes += count * entry.each
             return
         self._set(entry)
-        self._untaken += 1
+        self.untaken += 1
         if isinstance(entry, MailboxItem):
             self._items += 1
             self.bytes += entry.size
@@ -449,7 +445,7 @@ class Mailbox:
         self._next[before], self._previous[following] = following, before
         entry = self._entries.pop(place)
         if self._cursor != END and place >= self._cursor:
-            self._untaken -= count_of(entry)
+            self.untaken -= count_of(entry)
             if place == self._cursor:
                 self._cursor = following
         if type(entry) is not MailboxRun:

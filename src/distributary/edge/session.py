@@ -8,6 +8,8 @@ Rules:
 - A connection pulls: it is told that something is there (`Receiver.ready`), takes as much as it can send
   (`Session.take`), and acknowledges what has arrived. So a slow one costs others nothing but the room in its
   own mailbox, which is bounded. What was taken and not acknowledged is there again for the next connection.
+- What nothing waits before, and need not be kept for a later connection, may be sent at once
+  (`Receiver.pass_on`): it has its place, and never lies in the mailbox.
 - What outlives a connection is kept on the disk before it is given to anybody (`session_disk`): the
   subscription before it is answered, the item before it is taken. So an item has the same place after a
   crash. Sessions that end with their connection keep nothing on the disk.
@@ -65,6 +67,8 @@ class Session:
         self._receiver: Receiver | None = None
         self._safe = 0
         """The place up to which everything may be given."""
+        self._given = 0
+        """Events that the connection was given, and the broker has not delivered."""
         self._over = self._displaced = False
         self._held: list[Callable[[], None]] | None = None
         """What waits until all is registered again: it would move the place from which the log is read."""
@@ -328,7 +332,9 @@ class Session:
             self._forget(id)
             self._room.keep(self)
 
-    def _sees_all(self) -> bool:
+    @property
+    def sees_all(self) -> bool:
+        """Whether its user may be shown whatever there is."""
         access = self._room.access
         return self.identity is None or access is None or access.may_see_all(self.identity)
 
@@ -396,17 +402,22 @@ class Session:
 
     def give(self, delivery: Delivery | DeliveryBatch) -> None:
         """Put deliveries into the mailbox, those that are new and may be seen."""
-        now = self._room.now()
+        if self._given and isinstance(delivery, DeliveryBatch):
+            self._take_given(delivery)
+            return
         if isinstance(delivery, DeliveryBatch):
-            if self._sees_all() and self._state.receive_run(delivery):
+            if self.sees_all and self._state.receive_run(delivery):
                 names = delivery.names[0]
                 parts = tuple(dict.fromkeys(map(part_of, names)))
-                self.mailbox.put_run(delivery if parts == names else delivery._replace(names=(parts,)), now)
-                self._settle()
+                batch = delivery if parts == names else delivery._replace(names=(parts,))
+                if not self._pass_on(batch):
+                    self.mailbox.put_run(batch, self._room.now())
+                    self._settle()
                 return
             deliveries = delivery.deliveries
         else:
             deliveries = [delivery]
+        now = self._room.now()
         for each in deliveries:
             new, item = self._state.receive(each.event, each.subscriptions, each.offset)
             for _ in new:
@@ -415,6 +426,31 @@ class Session:
                 names = tuple(dict.fromkeys(map(part_of, new)))
                 self.mailbox.put(each._replace(subscriptions=names), now)
         self._settle()
+
+    def count_given(self) -> int:
+        """The connection is given an event before the broker delivers it; gives the place that it has."""
+        self._given += 1
+        self.mailbox.last += 1
+        self._safe = self.mailbox.last
+        return self._safe
+
+    def _take_given(self, batch: DeliveryBatch) -> None:
+        """The broker delivers what the connection was given before."""
+        self._given -= len(batch.events)
+        if not self._state.receive_run(batch):
+            for each in batch.deliveries:
+                new, item = self._state.receive(each.event, each.subscriptions, each.offset)
+                for _ in new:
+                    self._state.take(item)
+
+    def _pass_on(self, batch: DeliveryBatch) -> bool:
+        """Have the connection send deliveries at once, if it can and nothing need be kept for another one."""
+        mailbox, receiver = self.mailbox, self._receiver
+        if receiver is None or mailbox.untaken or self.lasts or not receiver.pass_on(batch, mailbox.last + 1):
+            return False
+        mailbox.last += len(batch.events)
+        self._safe = mailbox.last
+        return True
 
     def _settle(self) -> None:
         """Keep what has come, then let it be taken."""

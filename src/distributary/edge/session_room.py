@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from distributary.edge.access import Access
 from distributary.edge.broker import EdgeBroker
 from distributary.edge.session_disk import SessionDisk
-from distributary.model import Subscription
+from distributary.model import DeliveryBatch, Subscription
 
 if TYPE_CHECKING:
     from distributary.edge.session import Session
@@ -40,6 +40,12 @@ class Receiver(Protocol):
 
     def ready(self) -> None:
         """There is something to take."""
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        """Send deliveries at once, whose places begin with this one; False if they must be taken instead.
+
+        Nothing waits before them, and the session ends with the connection: nobody else will ask for them.
+        """
 
     def end(self, reason: str) -> None:
         """The session is not this connection's any more: it was taken over, closed, or too slow."""

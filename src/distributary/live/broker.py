@@ -134,6 +134,8 @@ class LiveBroker:
         self.failure = asyncio.Event()
         """Set when the broker has stopped by itself: its disk failed, or the others have removed it."""
         self._needs_kernels = False
+        self.before_entry: list[Callable[[], None]] = []
+        """Called before the node is asked or told anything."""
         self.published = self.delivered = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
@@ -169,6 +171,7 @@ class LiveBroker:
             self._fault,
             disk=self.journal,
             on_acknowledgement=self.clients.acknowledged,
+            on_entry=self._enter,
         )
         self._runner.start()
         asyncio.get_running_loop().call_later(FIRST_UPKEEP, self._keep_up)
@@ -294,7 +297,8 @@ class LiveBroker:
 
         def publish() -> None:
             nonlocal last
-            last = broker.publish_all(events)
+            if self.journal is not None or not broker.publish_at_once(events):
+                last = broker.publish_all(events)
 
         if self.keeps_log:
             runner.call(publish)
@@ -306,6 +310,12 @@ class LiveBroker:
                 runner.call(partial(broker.publish, event))
                 self.published += 1
         return last
+
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        """Who would be given an event, where this node alone decides and nothing is kept; see `Broker`."""
+        if self.broker is None or self.journal is not None or not self.runs or self.congested:
+            return None
+        return self.broker.audience(topic, lacking)
 
     # What clients ask of a network of stream queries; DistributaryError in others.
 
@@ -389,6 +399,10 @@ class LiveBroker:
         return busy or waiting > MOST_UNACKNOWLEDGED or self.links.congested
 
     # Inside.
+
+    def _enter(self) -> None:
+        for prepare in self.before_entry:
+            prepare()
 
     def _write_line(self, line: str) -> None:
         for write in list(self._recorders):

@@ -105,6 +105,22 @@ class Broker(Protocol):
             self.publish(event)
         return None
 
+    def publish_at_once(self, events: Sequence[Event]) -> bool:
+        """Publish several where nobody else has a part in it and no disk is asked for; whether that was done.
+
+        They are safe then, as far as they ever are: nothing is stored or acknowledged. Where it is not done,
+        nothing has happened.
+        """
+        return False
+
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        """Who would be given an event of a topic that lacks an attribute, where nothing else decides.
+
+        Subscribers with the ids of their subscriptions. None where more than that decides, or where others
+        than the clients here have a part in it. It holds until the node is next asked or told anything.
+        """
+        return None
+
     def suspect(self, address: Address) -> None:
         """Whoever runs this node has found that no process is where another node was.
 

@@ -45,6 +45,9 @@ class RecentKeys(Generic[K, V]):
 
     def has_none_of(self, keys: Collection[K]) -> bool:
         """Whether no key is remembered."""
+        if len(keys) == 1:
+            (key,) = keys
+            return key not in self._new and key not in self._old
         return self._new.keys().isdisjoint(keys) and self._old.keys().isdisjoint(keys)
 
     def put(self, key: K, value: V) -> None:
@@ -57,4 +60,8 @@ class RecentKeys(Generic[K, V]):
         """Remember keys that are not remembered, in this order."""
         if len(self._new) + len(keys) > self._most and self._new:
             self._old, self._new = self._new, {}
-        self._new.update(zip(keys, values, strict=True))
+        if len(keys) == 1:
+            (key,), (value,) = keys, values
+            self._new[key] = value
+        else:
+            self._new.update(zip(keys, values, strict=True))

@@ -136,6 +136,10 @@ class Home:
         else:
             self._hand_out_all(numbers, events, wanted, epoch)
 
+    def audience(self, topic: str, lacking: str) -> Wanted | None:
+        """Who wants an event of a topic that lacks an attribute; None where more than that decides."""
+        return self._residents.audience(topic, lacking)
+
     def give(self, event: Event, keys: Iterable[SubscriptionKey], offset: Offset) -> None:
         """Deliver an event of a log that is read again, for these subscriptions that want it.
 

@@ -57,12 +57,26 @@ class Resident:
         self.last = {topic: dict(values) for topic, values in (last or {}).items()}
         """What is remembered here, as long as residents are few."""
 
-    def may_want(self, events: PackedEvents) -> bool:
-        """Whether one of these events may pass; False only if that is certain."""
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        """Of the alternatives that it has, the attributes that each needs."""
         if self._needs is None:
             where = self.filters.get("where")
             self._needs = needed_attributes(where) if isinstance(where, WhereFilter) else ((),)
-        return any(all(map(events.may_have, names)) for names in self._needs)
+        return self._needs
+
+    def may_want(self, events: PackedEvents) -> bool:
+        """Whether one of these events may pass; False only if that is certain."""
+        origin = events.origin
+        if origin is None:
+            return True
+        for names in self.needs:
+            for name in names:
+                if not origin.may_have(name):
+                    break
+            else:
+                return True
+        return False
 
     def common(self, events: PackedEvents) -> dict[str, Value] | None:
         """Of events that all have alike what it asks for beside a topic, just that; None of others."""
@@ -177,7 +191,9 @@ class Residents:
 
         Events whose topic alone decides share one answer, the same object.
         """
-        plain = self._wanted_topics(topics_of(events))
+        topics = topics_of(events)
+        known = self._by_topic.get(topics[0]) if len(topics) == 1 else None
+        plain = self._wanted_topics(topics) if known is None else [known]
         if not self._others.may_fire(events):
             return plain
         more = self._others.firing_together(events)
@@ -185,6 +201,10 @@ class Residents:
             by_subscriber([*_keys(one), *keys]) if keys else one
             for one, keys in zip(plain, more, strict=True)
         ]
+
+    def audience(self, topic: str, lacking: str) -> Wanted | None:
+        """Who wants an event of a topic that lacks an attribute; None where more than that decides."""
+        return None if self._others.may_do_without(lacking) else self._wanted_topics((topic,))[0]
 
     def _wanted_topics(self, topics: Sequence[str | None]) -> list[Wanted]:
         known, asked = self._by_topic, set(topics)
@@ -229,6 +249,13 @@ class _Group:
         if self._crowd is not None or type(events) is not PackedEvents:
             return bool(self._residents)
         return any(each.may_want(events) for each in self._residents.values())
+
+    def may_do_without(self, name: str) -> bool:
+        """Whether one of them may want an event without this attribute; False only if that is certain."""
+        self._gather()
+        if self._crowd is not None:
+            return True
+        return any(name not in names for each in self._residents.values() for names in each.needs)
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         self._gather()

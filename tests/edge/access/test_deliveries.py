@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from distributary.edge.access import Access, Identity
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session, Sessions
-from distributary.model import Event, Subscription
+from distributary.model import DeliveryBatch, Event, Subscription
 from edge.access.issuing import FILE, Place, ann_s_hash
 from edge.access.test_narrowing import grants, happening
 from edge.console.quiet_broker import QuietBroker, absent
@@ -73,6 +73,9 @@ class GuardedWorld:
 
     def ready(self) -> None:
         """There is something to take."""
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        return False
 
     def end(self, reason: str) -> None:
         """The node was started again."""

@@ -40,10 +40,16 @@ class QuietBroker:
     def publish(self, events: Sequence[Event], done: Answer) -> None:
         done(None)
 
+    def audience(self, topic: str, lacking: str) -> None:
+        return None
+
+    def before_entry(self, prepare: Callable[[], None]) -> None:
+        """Nothing is ever sent on directly."""
+
     def in_turn(self, action: Callable[[], None]) -> None:
         action()
 
 
 def absent() -> Any:
     """A connection that takes nothing."""
-    return SimpleNamespace(ready=lambda: None, end=lambda reason: None)
+    return SimpleNamespace(ready=lambda: None, pass_on=lambda batch, first: False, end=lambda reason: None)

@@ -226,6 +226,7 @@ def test_a_will_is_published_when_the_session_is_taken_over_or_the_broker_crashe
 
 def test_a_message_is_acknowledged_when_the_broker_says_that_it_is_safe(world: World) -> None:
     bob = joined(world, "bob")
+    world.broker.alone = False
     assert bob.send(PublishPacket("a", b"x", 1, packet_id=7), settle=False) == []
     world.turn()
     assert (bob.take(), len(world.network.log)) == ([], 1)

@@ -47,8 +47,11 @@ class MemoryBroker:
 
     name = "hall"
 
-    def __init__(self, network: MemoryNetwork) -> None:
+    def __init__(self, network: MemoryNetwork, alone: bool = True) -> None:
         self.network = network
+        self.alone = alone
+        """Whether nobody but its clients here is told of what is published."""
+        self.prepare: list[Callable[[], None]] = []
         self.congested = False
         self.refuses: str | None = None
         """Why it publishes nothing."""
@@ -65,7 +68,26 @@ class MemoryBroker:
         if self.clients.get(subscriber) is client:
             del self.clients[subscriber]
 
+    def before_entry(self, prepare: Callable[[], None]) -> None:
+        self.prepare.append(prepare)
+
+    def enter(self) -> None:
+        for prepare in self.prepare:
+            prepare()
+
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        found: dict[str, tuple[str, ...]] = {}
+        for key, (subscription, profile) in sorted(self.registered.items()):
+            if subscription.filters().keys() != {"topic"}:
+                if lacking not in (subscription.where or ""):
+                    return None
+            elif profile.matches(Event("", topic)):
+                found[key.subscriber] = (*found.get(key.subscriber, ()), key.id)
+        usual = self.refuses is not None or self.congested or not self.alone
+        return None if usual else tuple(found.items())
+
     def register(self, session: SessionState, done: Answer) -> None:
+        self.enter()
         for subscription in session.subscriptions:
             self.registered[subscription.key] = subscription, Profile.of(subscription)
         if session.offset is not None:
@@ -75,12 +97,14 @@ class MemoryBroker:
         self.waiting.append(lambda: done(None))
 
     def withdraw(self, key: SubscriptionKey) -> None:
+        self.enter()
         self.registered.pop(key, None)
 
     def reached(self, subscriber: str) -> Offset | None:
         return Offset(1.0, len(self.network.log))
 
     def publish(self, events: Sequence[Event], done: Answer) -> None:
+        self.enter()
         self.batches.append(len(events))
         if self.refuses is not None:
             reason = self.refuses

@@ -174,6 +174,12 @@ class Access:
         """Whether somebody may publish whatever they like."""
         return self._rules is None or self._rules.publish_grants(identity).everything
 
+    def publishes_freely(self, identity: Identity) -> bool:
+        """Whether somebody may publish whatever they like, and as much as they like."""
+        quota = self._quota_of(identity)
+        limited = quota.events_per_second is not None or quota.bytes_per_second is not None
+        return not limited and self.may_publish_all(identity)
+
     def may_see_all(self, identity: Identity) -> bool:
         """Whether somebody may be shown whatever there is."""
         return self._rules is None or self._rules.subscribe_grants(identity).everything

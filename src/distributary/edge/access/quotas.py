@@ -90,7 +90,10 @@ class Quotas:
 
     def publish(self, identity: Identity, events: int, size: int) -> None:
         """Count events and their bytes; QuotaError when they come too fast: then neither is counted."""
-        quota, now = self._quota_of(identity), self._now()
+        quota = self._quota_of(identity)
+        if quota.events_per_second is None and quota.bytes_per_second is None:
+            return
+        now = self._now()
         wanted = [
             (self._bucket(identity, what, rate), amount, what)
             for what, rate, amount in (

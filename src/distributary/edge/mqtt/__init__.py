@@ -13,6 +13,7 @@ Modules, in reading order:
 - `outgoing`: what a client is sent.
 - `subscribing`: SUBSCRIBE and UNSUBSCRIBE.
 - `retained`, `wills`, `shared`: retained messages, wills, shared subscriptions.
+- `direct`: messages that come one at a time, sent on at once and published together.
 - `connection`: a connection as a state machine without I/O.
 - `room`: what all connections share; batches of one turn of the loop.
 - `server`: TCP and TLS.

@@ -8,8 +8,10 @@ States, and what may come in each:
     ended       nothing: whatever comes is ignored
 
 A transport calls `receive` with what came, `lost` when the connection has ended, and `drained` when most of
-what was written has been sent. Time passes in `tick`. Output is gathered and written once a turn of the loop
-(`flush`). Whatever a client does wrong ends its own connection with a reason (`MqttError`), nothing else.
+what was written has been sent. Time passes in `tick`. What is answered to bytes that came is written when all
+of them are handled, what waits in the mailbox once a turn of the loop (`flush`), and deliveries that nothing
+waits before at once (`pass_on`). Whatever a client does wrong ends its own connection with a reason
+(`MqttError`), nothing else.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 from distributary.edge.access import AccessError, Identity
 from distributary.edge.mqtt.codec import CONNACK_CODES_3, write_packet, write_told
+from distributary.edge.mqtt.direct import PLAIN, DirectPublisher
 from distributary.edge.mqtt.frames import AckRun, CutPacket, PacketStream
 from distributary.edge.mqtt.incoming import IncomingMessages
 from distributary.edge.mqtt.message_run import MessageRun
@@ -45,11 +48,17 @@ from distributary.edge.mqtt.room import MqttLine, MqttPeer, MqttRoom
 from distributary.edge.mqtt.subscribing import Subscribing
 from distributary.edge.mqtt.wills import WILL_MARK, written_will
 from distributary.edge.sessions import Session
+from distributary.model import DeliveryBatch
 
 LONGEST_CONNECT = 256 << 10
 """Bytes of the first packet, from somebody who has not said who they are."""
 FOR_GOOD = 0xFFFFFFFF
 """A session expiry interval that says that the session never expires."""
+SHORTEST = 4
+"""Bytes of a PUBACK without a reason, and of the shortest PUBLISH."""
+PUBACK = PacketKind.PUBACK << 4
+PLAIN_PUBACK = bytes((PUBACK, SHORTEST - 2))
+"""What stands before the packet identifier."""
 _PING = write_packet(PingPacket(PacketKind.PINGRESP), VERSION_5)
 
 
@@ -84,19 +93,51 @@ class MqttConnection:
         self._incoming: IncomingMessages | None = None
         self._outgoing: OutgoingMessages | None = None
         self._subscribing: Subscribing | None = None
-        self._paused = False
+        self._publisher: DirectPublisher | None = None
+        self._paused = self._reading = False
 
     # What the transport says.
 
     def receive(self, data: bytes) -> None:
         """Bytes have come."""
         self._heard = self._room.now()
-        if self.state is ConnectionState.ADMITTING:
+        if self.state is ConnectionState.OPEN:
+            if not self._pass_through(data):
+                self._read(data)
+        elif self.state is ConnectionState.ADMITTING:
             self._kept.append(data)
         elif self.state is not ConnectionState.ENDED:
             self._read(data)
 
+    def _pass_through(self, data: bytes) -> bool:
+        """Do all there is to do with a packet that came alone, where that is little; False elsewhere."""
+        publisher, outgoing, room = self._publisher, self._outgoing, self._room
+        if publisher is None or outgoing is None or room.turning or len(data) < SHORTEST:
+            return False
+        if self._stream.rest:
+            return False
+        if data[0] == PUBACK:
+            return data[1] == SHORTEST - 2 == len(data) - 2 and outgoing.arrived(data[2] << 8 | data[3])
+        if data[0] not in PLAIN or self._incoming is None or self._incoming.waits:
+            return False
+        packet_id = room.direct.take(publisher, data)
+        if packet_id:
+            self._line.write(PLAIN_PUBACK + packet_id)
+        return packet_id is not None
+
     def _read(self, data: bytes) -> None:
+        """Handle what has come, and write what is answered at once."""
+        self._reading = True
+        try:
+            self._read_packets(data)
+        finally:
+            self._reading = False
+        if self._outgoing is not None and self._outgoing.answered:
+            self._room.write_soon(self)
+        elif self._out:
+            self.flush()
+
+    def _read_packets(self, data: bytes) -> None:
         most = 1 if self.state is ConnectionState.NEW else None
         packets = self._stream.cut(data, most)
         try:
@@ -116,8 +157,6 @@ class MqttConnection:
             if self._room.pause(self):
                 self._paused = True
                 self._line.pause()
-        if self._out or (self._outgoing is not None and self._outgoing.answered):
-            self._room.write_soon(self)
 
     def lost(self) -> None:
         """The transport has ended."""
@@ -160,6 +199,27 @@ class MqttConnection:
     def ready(self) -> None:
         """There is something to take."""
         self._room.write_soon(self)
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        """Send deliveries at once, if nothing is to be written before them."""
+        if self._out or self._outgoing is None or self.state is not ConnectionState.OPEN:
+            return False
+        written = self._outgoing.pass_on(batch, first, self._line.buffered)
+        if written is not None:
+            self._line.write(written)
+        return written is not None
+
+    # What other connections say.
+
+    def receives(self, version: int, first: int, names: tuple[str, ...]) -> OutgoingMessages | None:
+        """Who sends on messages for some filters, if they stay as they came; None if they do not.
+
+        They come in this version, with this first byte. What is sent on is not kept for a later connection.
+        """
+        session, outgoing = self._session, self._outgoing
+        if session is None or outgoing is None or session.lasts or not session.sees_all:
+            return None
+        return outgoing if outgoing.leaves_unchanged(version, first, names) else None
 
     def end(self, reason: str) -> None:
         """The session is not this connection's any more."""
@@ -342,6 +402,7 @@ class MqttConnection:
         room, properties = self._room, packet.properties
         memory = room.memories.of(session)
         self._stream.limit = room.settings.longest_packet
+        self._publisher = DirectPublisher(session.subscriber, identity, self._stream)
         self._incoming = IncomingMessages(room, session, memory, identity, packet, self._say, self._fail)
         self._outgoing = OutgoingMessages(
             session,
@@ -352,6 +413,7 @@ class MqttConnection:
             longest=self._longest,
             now=room.now,
             say=self._say,
+            line=self._line,
         )
         self._subscribing = Subscribing(room, session, memory, identity, packet, self._say)
         self._patience = 1.5 * self._keep_alive(packet)
@@ -427,7 +489,7 @@ class MqttConnection:
 
     def _say(self, data: bytes) -> None:
         self._out.append(data)
-        if self.state is ConnectionState.OPEN:
+        if self.state is ConnectionState.OPEN and not self._reading:
             self._room.write_soon(self)
 
 

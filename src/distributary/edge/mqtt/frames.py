@@ -45,7 +45,7 @@ _PLAIN_ACKS = {
 }
 _PLAIN_PUBLISH = frozenset((0x30, 0x31, 0x32, 0x33, 0x34, 0x35))
 _LESS = ord("<")
-_SUSPECT = frozenset(b"< \t\r\n")
+MAY_BEGIN_DOCUMENT = frozenset(b"< \t\r\n")
 """Bytes with which an XML document may begin."""
 _AFTER_LESS = frozenset(b"?!_:") | frozenset(range(ord("A"), ord("Z") + 1)) | frozenset(range(97, 123))
 _MAY_BE_DOCUMENT = _AFTER_LESS | frozenset(range(0x80, 0x100))
@@ -84,14 +84,10 @@ class PacketStream:
         """Of the connection, once it is known."""
         self.error: MqttError | None = None
         """What was wrong; nothing is read any more then."""
-        self._rest = b""
+        self.rest = b""
+        """What waits for the rest of its packet."""
         self._topics: dict[bytes, str] = {}
         """By a topic's bytes with their length before them, those that came before and events may have."""
-
-    @property
-    def held(self) -> int:
-        """How many bytes wait for the rest of their packet."""
-        return len(self._rest)
 
     def feed(self, data: bytes, most: int | None = None) -> list[MqttPacket]:
         """The packets that are whole with these bytes, at most so many; the rest waits for the next call."""
@@ -108,14 +104,14 @@ class PacketStream:
         cuts: list[CutPacket] = []
         if self.error is not None:
             return cuts
-        data = self._rest + data if self._rest else data
+        data = self.rest + data if self.rest else data
         try:
             at = self._read(data, cuts, most)
         except MqttError as error:
             self.error = error
-            self._rest = b""
+            self.rest = b""
             return cuts
-        self._rest = data[at:] if at else data
+        self.rest = data[at:] if at else data
         return cuts
 
     def _read(self, data: bytes, cuts: list[CutPacket], most: int | None) -> int:
@@ -154,7 +150,7 @@ class PacketStream:
                 self.version = read.version
         return at
 
-    def _topic(self, head: bytes) -> str | None:
+    def topic(self, head: bytes) -> str | None:
         """A topic by its bytes, with their length before them; None for one that no message or event has."""
         topic = self._topics.get(head)
         if topic is None:
@@ -203,13 +199,13 @@ class PacketStream:
                 body = start + len(head) + before_body
                 if body > stop:
                     break
-                topic = known.get(head) or self._topic(head)
+                topic = known.get(head) or self.topic(head)
                 if topic is None:
                     break
                 prefix, header, total = data[at : start + len(head)], body - at, stop - at
             if five and data[body - 1]:
                 break
-            if body < stop and data[body] in _SUSPECT and _may_be_document(data, body, stop):
+            if body < stop and data[body] in MAY_BEGIN_DOCUMENT and may_be_document(data, body, stop):
                 break
             if first & 6:
                 packet_id = data[body - before_body] << 8 | data[body - before_body + 1]
@@ -225,7 +221,7 @@ class PacketStream:
         return at
 
 
-def _may_be_document(data: bytes, body: int, stop: int) -> bool:
+def may_be_document(data: bytes, body: int, stop: int) -> bool:
     """Whether a payload that begins suspiciously may be an XML document, by its first two bytes."""
     return data[body] != _LESS or (body + 1 < stop and data[body + 1] in _MAY_BE_DOCUMENT)
 

@@ -91,8 +91,8 @@ class IncomingMessages:
         self._aliases: dict[int, str] = {}
         self._batch = _Batch()
         self._queue: deque[_Batch] = deque()
-        self._keeping = False
-        """Whether the first of the queue waits for the disk."""
+        self.waits = False
+        """Whether messages wait for the disk, and those after them in the queue."""
         self._waiting = 0
         """Messages of QoS 1 that are not acknowledged."""
         self._in_progress: set[int] = set()
@@ -218,8 +218,11 @@ class IncomingMessages:
         except AccessError as error:
             self._refuse_batch(batch, str(error))
             return
-        self._queue.append(batch)
-        self._advance()
+        if self._queue or self.waits or batch.marked:
+            self._queue.append(batch)
+            self._advance()
+        else:
+            self._publish(batch)
 
     def _refuse_batch(self, batch: _Batch, text: str) -> None:
         for qos, packet_id in batch.acknowledged:
@@ -234,20 +237,19 @@ class IncomingMessages:
 
     def _advance(self) -> None:
         """Publish what waits, in order."""
-        while self._queue and not self._keeping:
+        while self._queue and not self.waits:
             batch = self._queue.popleft()
             if batch.marked:
-                self._keeping = True
+                self.waits = True
                 self._memory.mark_received()
                 self._session.keep_marks(partial(self._kept, batch))
             else:
                 self._publish(batch)
 
     def _publish(self, batch: _Batch) -> None:
-        *before, last = batch.parts
-        for part in before:
-            self._room.publish(part, partial(self._settled_part, batch))
-        self._room.publish(last, partial(self._settled, batch))
+        for part in batch.parts[:-1]:
+            self._room.publish(part, partial(self._settled_part, batch), self)
+        self._room.publish(batch.parts[-1], partial(self._settled, batch), self)
 
     def _settled_part(self, batch: _Batch, reason: str | None) -> None:
         """The broker has answered about a part that is not the last of its batch."""
@@ -256,7 +258,7 @@ class IncomingMessages:
             self._fail_published(reason)
 
     def _kept(self, batch: _Batch) -> None:
-        self._keeping = False
+        self.waits = False
         self._publish(batch)
         self._advance()
 

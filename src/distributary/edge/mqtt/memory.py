@@ -13,9 +13,12 @@ stored. What must survive a crash stands in the session's marks:
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from distributary.edge.mqtt.filters import FILTER_MARK, FilterOptions
+from distributary.edge.mqtt.properties import write_properties
 from distributary.edge.sessions import Session
 
 RECEIVED_MARK, RELEASING_MARK = "mqtt.received", "mqtt.releasing"
@@ -31,6 +34,29 @@ def packet_id_of(place: int) -> int:
     (2, 65535, 1)
     """
     return place % PACKET_IDS + 1
+
+
+class SendOptions(NamedTuple):
+    """How what came for some filters is sent to their client."""
+
+    qos: int
+    """The greatest that one of them was granted."""
+    no_local: bool
+    """Whether one of them leaves out what its client has published."""
+    retain_as_published: bool
+    properties: bytes
+    """In version 5: the identifiers of the subscriptions."""
+
+    @staticmethod
+    def of(options: Sequence[FilterOptions]) -> SendOptions:
+        """The options of some filters together."""
+        identifiers = tuple(each.identifier for each in options if each.identifier is not None)
+        return SendOptions(
+            max((each.qos for each in options), default=0),
+            any(each.no_local for each in options),
+            any(each.retain_as_published for each in options),
+            write_properties({"subscription_identifier": identifiers} if identifiers else {}),
+        )
 
 
 class SessionMemory:
@@ -59,9 +85,11 @@ class SessionMemory:
         """By packet identifier the places of items that the client has received and not completed."""
         self.sent = 0
         """Up to which place items may have been sent by an earlier connection."""
+        self._together: dict[tuple[str, ...], SendOptions] = {}
 
     def set_options(self, text: str, options: FilterOptions | None) -> None:
         """Have other options of a filter, or none."""
+        self._together.clear()
         if options is None:
             if text in self.options:
                 self.former[text] = self.options.pop(text)
@@ -73,6 +101,13 @@ class SessionMemory:
     def options_of(self, text: str) -> FilterOptions:
         """How what came for a filter is to be sent."""
         return self.options.get(text) or self.former.get(text, ENDED_OPTIONS)
+
+    def options_together(self, texts: tuple[str, ...]) -> SendOptions:
+        """How what came for some filters at once is to be sent."""
+        known = self._together.get(texts)
+        if known is None:
+            known = self._together[texts] = SendOptions.of([self.options_of(text) for text in texts])
+        return known
 
     def mark_received(self) -> None:
         """Write `received` into the marks."""

@@ -119,7 +119,7 @@ class MessageRun:
         as they are unless there is a backslash.
         """
         if name == RETAIN:
-            return self.retain
+            return bool(self.first & 1)
         if name.partition(".")[0] in GIVEN or not name.isprintable():
             return True
         begin, end = self.edges[0], self.edges[-1]
@@ -173,6 +173,16 @@ class MessageRun:
         return MessageRun(self.version, self.first, b"".join(parts), edges, bodies, topics, ids).end(at)
 
     # As what is sent.
+
+    def is_written(self, part: tuple[int, int], version: int, first: int, properties: bytes) -> bool:
+        """Whether the data, as it is, has these messages with that first byte, and nothing else."""
+        return (
+            first == self.first
+            and version == self.version
+            and (version != VERSION_5 or properties == b"\0")
+            and part == (0, len(self.bodies))
+            and self.edges[-1] - self.edges[0] == len(self.data)
+        )
 
     def segments(self, start: int, stop: int, version: int, first: int, properties: bytes) -> list[bytes]:
         """The messages from one place to another, as they are written with another first byte.

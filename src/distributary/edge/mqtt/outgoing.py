@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from distributary.edge.mailbox import MailboxGap, MailboxItem, MailboxRun
 from distributary.edge.mailbox_entries import ranges_of
@@ -38,21 +38,31 @@ from distributary.edge.mqtt.packets import VERSION_5, AckPacket, PacketKind, Rea
 from distributary.edge.mqtt.properties import write_properties
 from distributary.edge.payloads import payload_of
 from distributary.edge.sessions import Session
-from distributary.model import Event
+from distributary.model import DeliveryBatch, Event
 from distributary.overlay.packed_events import PackedEvents
+
+if TYPE_CHECKING:
+    from distributary.edge.mqtt.room import MqttLine
 
 MOST_BUFFERED = 1 << 20
 MOST_AT_ONCE = 500
 """Items that are taken from a mailbox at a time."""
 
 
+MOST_SHARED = 4 << 20
+"""Bytes of messages that are kept for others who get the same."""
+PASSED_ON = 0
+"""Stands for the place of an item that was never in the mailbox: no place is 0."""
+
+
 class MessageBytes:
-    """The parts of messages that are the same for all who get them in one turn of the loop."""
+    """The parts of messages that are the same for all who get them at the same time, up to so many bytes."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Event, bytes, bytes]] = {}
         self._runs: dict[Hashable, tuple[MessageRun, list[bytes]]] = {}
         self._written: dict[Hashable, bytes] = {}
+        self._size = 0
 
     def of_run(
         self, run: MessageRun, part: tuple[int, int], version: int, first: int, properties: bytes, number: int
@@ -66,7 +76,11 @@ class MessageBytes:
                 known = self._runs[how] = run, run.segments(*part, version, first, properties)
             segments = known[1]
             written = with_identifiers(segments, number) if first & 6 else b"".join(segments)
-            self._written[how, number] = written
+            self._size += len(written)
+            if self._size > MOST_SHARED:
+                self.clear()
+            else:
+                self._written[how, number] = written
         return written
 
     def of(self, event: Event) -> tuple[Event, bytes, bytes]:
@@ -82,6 +96,7 @@ class MessageBytes:
         self._made.clear()
         self._runs.clear()
         self._written.clear()
+        self._size = 0
 
 
 class OutgoingMessages:
@@ -98,12 +113,13 @@ class OutgoingMessages:
         longest: int | None,
         now: Callable[[], float],
         say: Callable[[bytes], None],
+        line: MqttLine,
     ) -> None:
-        self._session, self._memory, self._shared = session, memory, shared
+        self._session, self._memory, self._shared, self._line = session, memory, shared, line
         self._version, self._window, self._longest = version, window, longest
         self._now, self._say = now, say
         self._under_way: dict[int, int] = {}
-        """By packet identifier the places of items that wait for PUBACK or PUBREC."""
+        """By packet identifier the places of items that wait for PUBACK or PUBREC, or `PASSED_ON`."""
         self._again = memory.sent
         """Items up to this place are sent as duplicates."""
         self._left: list[int] = []
@@ -125,16 +141,14 @@ class OutgoingMessages:
 
     def acknowledge(self, packet_id: int) -> None:
         """PUBACK has come, or a PUBREC that refuses."""
-        self.answered = True
-        place = self._under_way.pop(packet_id, None)
-        if place is not None:
-            self._left.append(place)
+        self.acknowledge_all((packet_id,))
 
     def acknowledge_all(self, packet_ids: Iterable[int]) -> None:
         """PUBACK packets have come."""
-        self.answered = True
         done = self._under_way.pop
-        self._left += [place for each in packet_ids if (place := done(each, None)) is not None]
+        self._left += [place for each in packet_ids if (place := done(each, PASSED_ON)) != PASSED_ON]
+        if self._left or self._session.waiting:
+            self.answered = True
 
     def receive(self, packet_id: int) -> None:
         """PUBREC has come."""
@@ -187,6 +201,53 @@ class OutgoingMessages:
                 break
         return out
 
+    def leaves_unchanged(self, version: int, first: int, names: tuple[str, ...]) -> bool:
+        """Whether messages for some filters that come in this version and with this first byte stay so."""
+        granted, no_local, _, properties = self._memory.options_together(names)
+        plain = version == self._version and not no_local and self._longest is None
+        return plain and granted >= first >> 1 & 3 and properties == b"\0"
+
+    def can_send_on(self) -> bool:
+        """Whether nothing waits to be sent or settled before a message that comes now."""
+        full = self._line.buffered >= MOST_BUFFERED or len(self._under_way) >= self._window
+        waits = self._session.mailbox.untaken or self._gap is not None
+        return not (full or waits or self._left or self._memory.releasing)
+
+    def send_on(self, data: bytes, id_place: int) -> None:
+        """Send a message as it came, but for its packet identifier, which stands at a place (0: nowhere)."""
+        self._memory.sent = place = self._session.count_given()
+        if id_place:
+            packet_id = place % PACKET_IDS + 1
+            self._under_way[packet_id] = PASSED_ON
+            data = b"".join((data[:id_place], packet_id.to_bytes(2, "big"), data[id_place + 2 :]))
+        self._line.write(data)
+
+    def arrived(self, packet_id: int) -> bool:
+        """PUBACK has come for a message after which nothing is to be done; False for any other."""
+        under_way = self._under_way
+        if under_way.get(packet_id) != PASSED_ON or self._left or self._session.mailbox.untaken:
+            return False
+        del under_way[packet_id]
+        return True
+
+    def pass_on(self, batch: DeliveryBatch, first: int, buffered: int) -> bytes | None:
+        """The bytes of deliveries at QoS 0 or 1 that nothing waits before; None if they must be taken.
+
+        They count as sent: at QoS 1 as under way until PUBACK comes.
+        """
+        count = len(batch.events)
+        room = self._window - len(self._under_way) - len(self._memory.releasing)
+        if buffered >= MOST_BUFFERED or count > min(room, MOST_AT_ONCE):
+            return None
+        written = self._written_run(MailboxRun(first, first + count - 1, batch, 0, 0, 0.0))
+        if written is None or written[0] & 4:
+            return None
+        if written[0] & 2:
+            for place in range(first, first + count):
+                self._under_way[packet_id_of(place)] = PASSED_ON
+        self._memory.sent = first + count - 1
+        return written
+
     def _send(self, item: MailboxItem, out: list[bytes]) -> int:
         """Write an item, unless it is not to be sent; gives how many bytes it has."""
         written = self._message(item)
@@ -197,8 +258,7 @@ class OutgoingMessages:
 
     def _send_run(self, entry: MailboxRun, out: list[bytes]) -> int:
         """Write items that came together, at once if they are plain; gives how many bytes they have."""
-        options = [self._memory.options_of(text) for text in entry.batch.names[0]]
-        written = self._written_run(entry, options)
+        written = self._written_run(entry)
         if written is None:
             return sum([self._send(item, out) for item in entry.items()])
         out.append(written)
@@ -211,7 +271,7 @@ class OutgoingMessages:
             self._left_ranges.append((entry.first, entry.place))
         return len(written)
 
-    def _written_run(self, entry: MailboxRun, options: list[FilterOptions]) -> bytes | None:
+    def _written_run(self, entry: MailboxRun) -> bytes | None:
         """The bytes of items that came together; None where they must be looked at one by one.
 
         That is so for what may be unwanted by its client or was sent before, and for what a client must be
@@ -220,18 +280,16 @@ class OutgoingMessages:
         run = _run_of(entry)
         if run is None or self._gap is not None or self._memory.releasing or self._longest is not None:
             return None
-        if entry.first <= self._again or any(each.no_local for each in options):
+        granted, no_local, as_published, properties = self._memory.options_together(entry.batch.names[0])
+        if entry.first <= self._again or no_local:
             return None
-        qos = min(run.qos, _granted(options))
-        retain = run.retain and any(each.retain_as_published for each in options)
-        properties = b""
-        if self._version == VERSION_5:
-            identifiers = tuple(each.identifier for each in options if each.identifier is not None)
-            told = {"subscription_identifier": identifiers} if identifiers else {}
-            properties = write_properties(told)
+        version, qos = self._version, min(run.qos, granted)
+        first = 0x30 | qos << 1 | (run.retain and as_published)
         part = entry.start, entry.start + entry.length
-        first, packet_id = 0x30 | qos << 1 | retain, packet_id_of(entry.first) if qos else 0
-        return self._shared.of_run(run, part, self._version, first, properties, packet_id)
+        if not qos and run.is_written(part, version, first, properties):
+            return run.data
+        packet_id = packet_id_of(entry.first) if qos else 0
+        return self._shared.of_run(run, part, version, first, properties, packet_id)
 
     def _settle(self) -> None:
         """Tell the session what is done with; items of QoS 2 after their identifiers are kept."""

@@ -5,7 +5,8 @@ Rules:
 - Nothing here waits, knows a socket, or looks at a clock of its own. The transport calls `MqttRoom.connect`
   for a connection and feeds it bytes, `tick` about once a second, and gives `soon`, which calls something at
   the end of the present turn of the loop.
-- What came in one turn is published as one batch; what goes out is written once a turn and connection.
+- What came in one turn is published as one batch, and what waits for a connection is written once a turn. A
+  message that comes alone waits for no turn: it is sent on directly (`direct`), or else published at once.
 - A batch that the broker refuses is published again in its parts, so that only who is to blame is refused.
 - While the broker is congested, nothing is read from connections that publish.
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from distributary.edge.access import NOBODY, Access, Identity
 from distributary.edge.broker import Answer, EdgeBroker
 from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.mqtt.direct import DirectMessages
 from distributary.edge.mqtt.filters import FILTER_MARK, read_filter
 from distributary.edge.mqtt.memory import SessionMemories
 from distributary.edge.mqtt.message_run import MessageRun
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 ENOUGH = 500
 """Events that are worth a call of the broker of their own: putting more together costs more than it saves."""
+ALONE = 0.001
+"""Seconds after which an event is no longer expected to go together with one of somebody else."""
 _DIGITS = [f"{number:03x}" for number in range(1 << 12)]
 """The last digits of ids."""
 
@@ -153,6 +157,7 @@ class MqttRoom:
         self.connections: dict[MqttConnection, None] = {}
         self.message_bytes = MessageBytes()
         self._by_subscriber: dict[str, MqttConnection] = {}
+        self.direct = DirectMessages(broker, access, self._by_subscriber.get, self.new_ids, notice)
         self._soon = soon
         self._run = run or secrets.token_hex(6)
         """Makes ids of events that no other run of this broker has made."""
@@ -160,7 +165,11 @@ class MqttRoom:
         self._gathered: list[_Part] = []
         self._dirty: dict[MqttConnection, None] = {}
         self._paused: dict[MqttConnection, None] = {}
-        self._turning = False
+        self._publisher: object = None
+        self._published = 0.0
+        """Who has last published one event, and when."""
+        self.turning = False
+        """Whether something waits for the end of this turn of the loop: to be published, or written."""
         self._closed = False
 
     def start(self, stored: Mapping[str, Message]) -> None:
@@ -199,6 +208,7 @@ class MqttRoom:
 
     def forget(self, connection: MqttConnection) -> None:
         """A connection has ended."""
+        self.direct.forget()
         self.connections.pop(connection, None)
         self._paused.pop(connection, None)
         if connection.subscriber is not None and self.connected(connection.subscriber) is connection:
@@ -211,6 +221,7 @@ class MqttRoom:
 
     def entered(self, connection: MqttConnection, subscriber: str) -> None:
         """A connection has a subscriber's session now."""
+        self.direct.forget()
         self._by_subscriber[subscriber] = connection
 
     def close(self) -> None:
@@ -224,8 +235,8 @@ class MqttRoom:
 
     def turn_soon(self) -> None:
         """Have `turn` called at the end of this turn of the loop."""
-        if not self._turning:
-            self._turning = True
+        if not self.turning:
+            self.turning = True
             self._soon(self.turn)
 
     def write_soon(self, connection: MqttConnection) -> None:
@@ -233,14 +244,26 @@ class MqttRoom:
         self._dirty[connection] = None
         self.turn_soon()
 
-    def publish(self, events: Sequence[Event], done: Answer) -> None:
-        """Have events published with all others of this turn; answered when they are safe, or refused."""
-        self._gathered.append(_Part(events, done))
-        self.turn_soon()
+    def publish(self, events: Sequence[Event], done: Answer, publisher: object = None) -> None:
+        """Have events published with all others of this turn; answered when they are safe, or refused.
+
+        One that comes alone is published at once.
+        """
+        if len(events) == 1 and not self._gathered and self._comes_alone(publisher):
+            self.broker.publish(events, done)
+        else:
+            self._gathered.append(_Part(events, done))
+            self.turn_soon()
+
+    def _comes_alone(self, publisher: object) -> bool:
+        """Whether others are not publishing at the same time, whose events it should go together with."""
+        before, self._publisher = self._publisher, publisher
+        since, self._published = self._published, self.now()
+        return before is publisher or self._published - since > ALONE
 
     def turn(self) -> None:
         """Publish what was gathered, then write what is to be written."""
-        self._turning = True
+        self.turning = True
         while self._gathered or self._dirty:
             parts, self._gathered = self._gathered, []
             if parts:
@@ -251,7 +274,7 @@ class MqttRoom:
                 connection.flush()
         self.shared.pump()
         self.message_bytes.clear()
-        self._turning = False
+        self.turning = False
         if self._dirty:
             self.turn_soon()
         if self._paused and not self.broker.congested:
@@ -303,6 +326,7 @@ class MqttRoom:
         """About once a second: time passes for keep-alive, wills and sessions."""
         for connection in list(self.connections):
             connection.tick()
+        self.direct.settle()
         self.wills.tick()
         self.sessions.expire()
         self.shared.sweep()

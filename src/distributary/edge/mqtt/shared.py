@@ -23,7 +23,7 @@ from distributary.edge.mailbox import MailboxBounds, MailboxItem
 from distributary.edge.mqtt.filters import SHARE
 from distributary.edge.mqtt.messages import qos_of
 from distributary.edge.sessions import Session, Sessions
-from distributary.model import Delivery, Event, Subscription
+from distributary.model import Delivery, DeliveryBatch, Event, Subscription
 
 GROUP = SHARE
 """Names of the sessions of groups begin with this."""
@@ -120,6 +120,10 @@ class SharedGroup:
     def ready(self) -> None:
         """Something waits."""
         self._dirty(self)
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        """Nothing: each event goes to one member, in turn."""
+        return False
 
     def end(self, reason: str) -> None:
         """The session has ended."""

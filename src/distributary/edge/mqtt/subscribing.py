@@ -114,6 +114,7 @@ class Subscribing:
         if before is None:
             access.subscribe(identity, len(self._memory.options) + 1)
         self._memory.set_options(text, options)
+        self._room.direct.forget()
 
         def done(reason: str | None) -> None:
             if reason is None:

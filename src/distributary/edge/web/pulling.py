@@ -7,6 +7,7 @@ import asyncio
 from distributary.edge.mailbox import MailboxGap, MailboxItem
 from distributary.edge.sessions import Session
 from distributary.errors import DistributaryError
+from distributary.model import DeliveryBatch
 
 EXPIRED = "your log-in has expired: log in again"
 
@@ -26,6 +27,10 @@ class Puller:
     def ready(self) -> None:
         """There is something to take."""
         self._woken.set()
+
+    def pass_on(self, batch: DeliveryBatch, first: int) -> bool:
+        """Nothing: whoever awaits it takes it from the mailbox."""
+        return False
 
     def end(self, reason: str) -> None:
         """The session is not this connection's any more."""

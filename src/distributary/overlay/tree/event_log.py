@@ -159,8 +159,11 @@ class KeptEvents:
     def extend(self, events: Sequence[NumberedEvent]) -> None:
         """Keep these, the next ones."""
         run = NumberedRun.of(events)
-        for start, part in divided(run.events):
-            self._add(NumberedRun(run.numbers[start : start + len(part)], part))
+        if type(run.events) is PackedEvents and run.events.size <= MOST_TOGETHER:
+            self._add(run)
+        else:
+            for start, part in divided(run.events):
+                self._add(NumberedRun(run.numbers[start : start + len(part)], part))
         chunks = self._chunks
         while len(chunks) > 1:
             oldest, size = chunks[0]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 
 from distributary.model import Event, EventIdentity, EventKey, key_of
 from distributary.overlay.node import Address
-from distributary.overlay.packed_events import identities_of
+from distributary.overlay.packed_events import frozen, identities_of
 from distributary.overlay.recent import RecentKeys
-from distributary.overlay.tree.event_log import NumberedEvent
+from distributary.overlay.tree.event_log import NumberedEvent, NumberedRun
 from distributary.overlay.tree.events import LowerParts
 from distributary.overlay.tree.messages import Publication, PublicationReceipt, PublishRequest
 from distributary.overlay.tree.standby import ReplicatedLog
@@ -73,6 +73,21 @@ class Intake:
             number = self._position.position + 1
             self._numbers.put(message.event.identity, number)
             self._events.take([(number, message.event)])
+
+    def take_at_once(self, events: Sequence[Event]) -> bool:
+        """Number and commit events that were published at a root which is alone; False if one was before.
+
+        They are written to no disk and need no receipt, so the outbox never knows of them.
+        """
+        keys = identities_of(events)
+        fresh = self._numbers.has_none_of(keys) and (len(keys) == 1 or len(set(keys)) == len(keys))
+        if not fresh or not keys:
+            return False
+        first = self._position.position + 1
+        numbers = (first,) if len(keys) == 1 else range(first, first + len(keys))
+        self._numbers.put_all(keys, numbers)
+        self._events.take(NumberedRun(numbers, frozen(events)))
+        return True
 
     def take(self, message: Publication, sender: Address) -> None:
         """Number the events of an entry that are next."""

@@ -192,6 +192,16 @@ class TreeNode:
             self.root.send(messages.PublishRequest(event))
         return None
 
+    def publish_at_once(self, events: Sequence[Event]) -> bool:
+        """Publish events at a root that is alone, and whose driver has no disk; whether that was done."""
+        return self.is_alone and self._succession.intake.take_at_once(events)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is the root, has no other node to tell, and waits for nothing."""
+        alone = self._succession.replicated.is_alone and self.root.is_root
+        return alone and self.settings.heartbeat is not None and not self.outbox.waits
+
     def read_log(self, interest: Interest, place: Offset, take: Callable[[messages.LogReply], None]) -> None:
         """Have `take` called with the parts of the root's log after a place that match an interest."""
         self.reader.read(interest, place, take)

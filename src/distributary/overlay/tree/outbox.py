@@ -47,6 +47,11 @@ class EntryOutbox:
         return self._waits >= MOST_WAITING
 
     @property
+    def waits(self) -> bool:
+        """Whether something waits for its receipt."""
+        return self._waits > 0
+
+    @property
     def lowest(self) -> int:
         """The number of the first event that waits for its receipt."""
         return self._numbered - self._waits + 1

@@ -198,6 +198,12 @@ class ReplicatedLog:
         return self._uncommitted[-1].numbers[-1] if self._uncommitted else self._log.position
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the root has no child, commits by itself, and nothing waits to be committed."""
+        had = self.standby is not None or self._alone_since is not None
+        return not had and not self._uncommitted and not self._children.addresses
+
+    @property
     def full(self) -> bool:
         """Whether the root should number no more events for now."""
         return self._waits >= MOST_UNCOMMITTED

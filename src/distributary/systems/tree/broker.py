@@ -26,6 +26,7 @@ from distributary.overlay.tree.topology import Parents, balanced_parents, settle
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
 from distributary.systems.publishing import require_readable
+from distributary.systems.residents import Wanted
 from distributary.systems.tree.optimiser import TreeOptimiser
 from distributary.systems.tree.resuming import ResumingClients
 from distributary.systems.tree.settings import OptimisationSettings
@@ -102,11 +103,19 @@ class TreeBroker:
 
     def publish_all(self, events: Sequence[Event]) -> int | None:
         """Have events go to all who asked for them; see `Broker`."""
-        if not isinstance(events, PackedEvents) or events.has_documents:
-            for event in events:
-                if event.document is not None:
-                    require_readable(event)
+        _require_readable(events)
         return self.tree.publish_all(events)
+
+    def publish_at_once(self, events: Sequence[Event]) -> bool:
+        """Publish where nobody else has a part in it; see `Broker`."""
+        _require_readable(events)
+        return self.tree.publish_at_once(events)
+
+    def audience(self, topic: str, lacking: str) -> Wanted | None:
+        """Who would be given an event, where this node alone decides; see `Broker`."""
+        if self._resuming or not self.tree.is_alone:
+            return None
+        return self.home.audience(topic, lacking)
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Take up the log of a root or a standby; clients present their subscriptions again."""
@@ -151,6 +160,14 @@ class TreeBroker:
     def left(self) -> bool:
         """Whether the node has left the tree."""
         return self.tree.left
+
+
+def _require_readable(events: Sequence[Event]) -> None:
+    """DocumentError when the document of one of them cannot be read."""
+    if not isinstance(events, PackedEvents) or events.has_documents:
+        for event in events:
+            if event.document is not None:
+                require_readable(event)
 
 
 class TreeAssembly:
