@@ -243,8 +243,7 @@ class OutgoingMessages:
         if written is None or written[0] & 4:
             return None
         if written[0] & 2:
-            for place in range(first, first + count):
-                self._under_way[packet_id_of(place)] = PASSED_ON
+            self._under_way.update(dict.fromkeys(_packet_ids(first, count), PASSED_ON))
         self._memory.sent = first + count - 1
         return written
 
@@ -263,10 +262,8 @@ class OutgoingMessages:
             return sum([self._send(item, out) for item in entry.items()])
         out.append(written)
         if written[0] & 6:
-            places, first = range(entry.first, entry.place + 1), packet_id_of(entry.first)
-            follow = first + len(places) <= PACKET_IDS + 1  # as they do unless 1 comes after the last
-            ids = range(first, first + len(places)) if follow else map(packet_id_of, places)
-            self._under_way.update(zip(ids, places, strict=True))
+            places = range(entry.first, entry.place + 1)
+            self._under_way.update(zip(_packet_ids(entry.first, len(places)), places, strict=True))
         else:
             self._left_ranges.append((entry.first, entry.place))
         return len(written)
@@ -380,6 +377,14 @@ class OutgoingMessages:
 def _granted(options: list[FilterOptions]) -> int:
     """The greatest QoS that one of these filters was granted."""
     return max((each.qos for each in options), default=0)
+
+
+def _packet_ids(first: int, count: int) -> Iterable[int]:
+    """The packet identifiers of items in successive places."""
+    begin = packet_id_of(first)
+    if begin + count <= PACKET_IDS + 1:  # they follow each other, as they do unless 1 comes after the last
+        return range(begin, begin + count)
+    return map(packet_id_of, range(first, first + count))
 
 
 def _run_of(entry: MailboxRun) -> MessageRun | None:
