@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from house.tutorials import TUTORIALS, Reader, sections
 from kafka_server import KafkaMissingError, KafkaServer, jars_of
 
-KAFKA = sections(TUTORIALS / "kafka.md")
+KAFKA, MQTT = sections(TUTORIALS / "kafka.md"), sections(TUTORIALS / "mqtt.md")
 BEGIN, BROKER, PIPELINE = (
     "A Kafka, and something in it",
     "A few rules, without Spark",
@@ -36,26 +37,33 @@ def reader(kafka: KafkaServer, tmp_path: Path) -> Iterator[Reader]:
         deleted.result(PATIENCE)
 
 
-def test_a_few_rules_over_a_topic_are_applied_by_a_broker(reader: Reader, kafka: KafkaServer) -> None:
-    serve, *shows, ask = KAFKA[BROKER].commands
-    reader.write(KAFKA[BROKER])
+@contextmanager
+def served(reader: Reader, command: str) -> Iterator[dict[str, str]]:
+    """The broker that a tutorial starts, at any free ports; gives where clients connect."""
     ready = reader.directory / "ready.json"
-    with reader.started(f"{serve} --mqtt 0 --web 0 --no-console --ready {ready.name}") as broker:
+    with reader.started(f"{command} --mqtt 0 --web 0 --no-console --ready {ready.name}") as broker:
         end = time.monotonic() + PATIENCE
         while not ready.exists():
             assert broker.poll() is None, (reader.directory / "errors.txt").read_text()
             assert time.monotonic() < end
             time.sleep(0.02)
+        yield json.loads(ready.read_text())
+    assert broker.returncode == 0
+
+
+def test_a_few_rules_over_a_topic_are_applied_by_a_broker(reader: Reader, kafka: KafkaServer) -> None:
+    serve, *shows, ask = KAFKA[BROKER].commands
+    reader.write(KAFKA[BROKER])
+    with served(reader, serve) as places:
         for topic, count in (("dear", 1), ("moves", 2)):
             kafka.committed(topic, count)
         assert "".join(map(reader.run, shows)) == KAFKA[BROKER].printed
         if shutil.which("curl"):
-            reader.elsewhere["localhost:8080"] = json.loads(ready.read_text())["web"]
+            reader.elsewhere["localhost:8080"] = places["web"]
             with reader.started(ask) as asked:
                 assert asked.stdout is not None
                 told = next(line for line in asked.stdout if "price" in line)
             assert '"price":121.0' in told.replace(" ", "")
-    assert broker.returncode == 0
 
 
 @pytest.mark.chaos
@@ -82,6 +90,21 @@ def test_many_rules_over_a_topic_are_applied_by_a_pipeline(reader: Reader, kafka
         ("bob", "q3"),
         ("cleo", "q3"),
     ]
+
+
+@pytest.mark.chaos
+@pytest.mark.spark
+def test_readings_go_from_mqtt_through_spark_to_those_who_want_them(tmp_path: Path) -> None:
+    begin, stream, readings, _ = MQTT.values()
+    [serve] = begin.commands
+    follower = Reader(tmp_path, {})
+    with served(follower, serve) as places:
+        port = places["mqtt"].rpartition(":")[2]
+        follower.elsewhere.update({'"port": "1883"': f'"port": "{port}"', "port=1883": f"port={port}"})
+        follower.write(stream)
+        follower.write(readings)
+        printed = [follower.run(command) for command in (*stream.commands, *readings.commands)]
+    assert printed[-1] == readings.printed
 
 
 def test_commands_and_files_of_every_section_are_found() -> None:
