@@ -39,6 +39,8 @@ HELP_WIDTH = "92"
 PACKAGES = {
     "distributary": "Events, subscriptions and the matcher. Importing it loads neither Spark nor Numba.",
     "distributary.spark": "Matching, pipelines, queries and replay: see [On Spark](../../spark.md).",
+    "distributary.spark.connectors": "Sources and sinks for streams of Spark: see"
+    " [connectors](../../connectors.md).",
     "distributary.client": "Publishing to brokers and subscribing at them: see [the web](../../web.md) and"
     " [live networks](../../live.md).",
     "distributary.store": "Subscriptions that change: see [subscription stores](../../store.md).",
