@@ -7,8 +7,9 @@ python -m bench peers              other engines beside ours, where their toolch
 python -m bench sizes              what an event costs with 1,000 to 1,000,000 subscriptions
 python -m bench network            live brokers beside mosquitto and nats-server, where they are installed
 python -m bench edge               MQTT clients at a broker, beside mosquitto where it is installed
+python -m bench kafka_source       Kafka's messages into Spark, by its JAR and by Python alone
 python -m bench live_nodes         200 live nodes at rest: memory, messages, processor time
-python -m bench peers --help       more about one of the last five
+python -m bench peers --help       more about one of the last six
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ MODULES = (
     "queries",
     "pipeline",
 )
-NAMED = ("peers", "sizes", "network", "edge", "live_nodes")
+NAMED = ("peers", "sizes", "network", "edge", "live_nodes", "kafka_source")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 

@@ -94,7 +94,7 @@ spark = SparkSession.getActiveSession()
 served = ServedBroker(directory)
 served.start()
 atexit.register(served.stop)
-mqtt, network = {"port": str(served.mqtt)}, {"at": served.web}
+mqtt, network, logs = {"port": str(served.mqtt)}, {"at": served.web}, str(directory)
 """,
     "feeds.md": """
 def fetch(feed, now):
