@@ -179,6 +179,15 @@ class ClientSession:
             self._run_events -= len(self._runs.popleft()[0])
         return True
 
+    def receive_all(self, batch: DeliveryBatch) -> None:
+        """Receive deliveries that came together, and take those that are new."""
+        if self.receive_run(batch):
+            return
+        for each in batch.deliveries:
+            new, item = self.receive(each.event, each.subscriptions, each.offset)
+            for _ in new:
+                self.take(item)
+
     def reach(self, offset: Offset) -> None:
         """Everything up to there has been received."""
         self._received.reach(offset)

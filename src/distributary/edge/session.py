@@ -65,10 +65,8 @@ class Session:
         self._asked: dict[str, Subscription] = {}
         self._state = ClientSession()
         self._receiver: Receiver | None = None
-        self._safe = 0
-        """The place up to which everything may be given."""
-        self._given = 0
-        """Events that the connection was given, and the broker has not delivered."""
+        self._safe = self._given = 0
+        """The place up to which all may be given; how many were given before the broker delivers them."""
         self._over = self._displaced = False
         self._held: list[Callable[[], None]] | None = None
         """What waits until all is registered again: it would move the place from which the log is read."""
@@ -148,11 +146,7 @@ class Session:
             self._held.append(partial(self.subscribe, subscription, done, after))
 
     def _register(
-        self,
-        asked: Subscription,
-        parts: tuple[Subscription, ...],
-        done: Answer,
-        after: Offset | None = None,
+        self, asked: Subscription, parts: tuple[Subscription, ...], done: Answer, after: Offset | None = None
     ) -> None:
         for part in parts:
             self._state.expect(part)
@@ -246,8 +240,7 @@ class Session:
 
     def acknowledge_through(self, place: int) -> None:
         """All up to a place has arrived for good."""
-        through = min(place, self._safe)
-        self.mailbox.acknowledge_through(through)
+        self.mailbox.acknowledge_through(min(place, self._safe))
         self._keep_changes()
 
     def keep_marks(self, then: Callable[[], None]) -> None:
@@ -345,13 +338,11 @@ class Session:
     def stored(self) -> StoredSession:
         """What is kept of it on the disk, and seldom changes."""
         bounds, identity = self.mailbox.bounds, self.identity
+        limits = bounds.policy.value, bounds.events, bounds.bytes, bounds.seconds
         return StoredSession(
             tuple(self._asked.values()),
             tuple(self._state.subscriptions.values()),
-            bounds.policy.value,
-            bounds.events,
-            bounds.bytes,
-            bounds.seconds,
+            *limits,
             self._expiry,
             tuple(sorted(self.marks.items())),
             self.left_at,
@@ -402,8 +393,9 @@ class Session:
 
     def give(self, delivery: Delivery | DeliveryBatch) -> None:
         """Put deliveries into the mailbox, those that are new and may be seen."""
-        if self._given and isinstance(delivery, DeliveryBatch):
-            self._take_given(delivery)
+        if self._given and isinstance(delivery, DeliveryBatch):  # the connection has them
+            self._given -= len(delivery.events)
+            self._state.receive_all(delivery)
             return
         if isinstance(delivery, DeliveryBatch):
             if self.sees_all and self._state.receive_run(delivery):
@@ -430,26 +422,15 @@ class Session:
     def count_given(self) -> int:
         """The connection is given an event before the broker delivers it; gives the place that it has."""
         self._given += 1
-        self.mailbox.last += 1
-        self._safe = self.mailbox.last
+        self._safe = self.mailbox.last = self.mailbox.last + 1
         return self._safe
-
-    def _take_given(self, batch: DeliveryBatch) -> None:
-        """The broker delivers what the connection was given before."""
-        self._given -= len(batch.events)
-        if not self._state.receive_run(batch):
-            for each in batch.deliveries:
-                new, item = self._state.receive(each.event, each.subscriptions, each.offset)
-                for _ in new:
-                    self._state.take(item)
 
     def _pass_on(self, batch: DeliveryBatch) -> bool:
         """Have the connection send deliveries at once, if it can and nothing need be kept for another one."""
         mailbox, receiver = self.mailbox, self._receiver
         if receiver is None or mailbox.untaken or self.lasts or not receiver.pass_on(batch, mailbox.last + 1):
             return False
-        mailbox.last += len(batch.events)
-        self._safe = mailbox.last
+        self._safe = mailbox.last = mailbox.last + len(batch.events)
         return True
 
     def _settle(self) -> None:
@@ -507,14 +488,9 @@ class Session:
         if self.left_at is not None and self.expiry is not None and now >= self.left_at + self.expiry:
             self.close("it has expired")
             return
-        receiver, access = self._receiver, self._room.access
-        identity = self.identity
-        if (
-            receiver is not None
-            and identity is not None
-            and access is not None
-            and not access.known(identity)
-        ):
+        receiver, identity, access = self._receiver, self.identity, self._room.access
+        ended = identity is not None and access is not None and not access.known(identity)
+        if receiver is not None and ended:
             self.detach(receiver)
             receiver.end("the log-in has expired")
         if self.trouble is not None:

@@ -171,7 +171,7 @@ class LiveBroker:
             self._fault,
             disk=self.journal,
             on_acknowledgement=self.clients.acknowledged,
-            on_entry=self._enter,
+            before_entry=self.before_entry,
         )
         self._runner.start()
         asyncio.get_running_loop().call_later(FIRST_UPKEEP, self._keep_up)
@@ -399,10 +399,6 @@ class LiveBroker:
         return busy or waiting > MOST_UNACKNOWLEDGED or self.links.congested
 
     # Inside.
-
-    def _enter(self) -> None:
-        for prepare in self.before_entry:
-            prepare()
 
     def _write_line(self, line: str) -> None:
         for write in list(self._recorders):

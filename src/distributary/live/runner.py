@@ -113,7 +113,7 @@ class Runner:
         *,
         disk: Disk | None = None,
         on_acknowledgement: Callable[[RequestKey | SafeEvents], None] | None = None,
-        on_entry: Callable[[], None] | None = None,
+        before_entry: Sequence[Callable[[], None]] = (),
     ) -> None:
         self.node = node
         self.faults = 0
@@ -124,8 +124,8 @@ class Runner:
         self._on_fault = on_fault
         self._disk = disk
         self._on_acknowledgement = on_acknowledgement
-        self._on_entry = on_entry or _nothing
-        """Called before the node is asked or told anything; what it asks of the node comes first."""
+        self._before_entry = before_entry
+        """Called before the node is asked or told anything; what they ask of the node comes first."""
         self._waiting: list[Effect] | None = None
         """What waits for the last values that were given to the disk; None when all are safe."""
         self._later: deque[list[Effect]] = deque()
@@ -149,13 +149,13 @@ class Runner:
     def receive(self, message: Message, sender: Address) -> None:
         """Give the node a message."""
         if self.runs:
-            self._on_entry()
+            self._enter()
             what = f"{type(message).__name__} from node {sender}"
             self._bear(what, partial(self.node.receive, message, sender, self._clock.now()))
 
     def call(self, action: Callable[[], Any]) -> None:
         """Do what a client asks of the node; what that raises is raised here, after its effects so far."""
-        self._on_entry()
+        self._enter()
         try:
             effects = self.node.call(action, self._clock.now())
         except Exception:
@@ -163,9 +163,13 @@ class Runner:
             raise
         self._carry_out(effects)
 
+    def _enter(self) -> None:
+        for prepare in self._before_entry:
+            prepare()
+
     def _ring(self, token: Token, life: int) -> None:
         if self.runs and life == self._life:
-            self._on_entry()
+            self._enter()
             self._bear(f"alarm {token.alarm!r}", partial(self.node.wake, token, self._clock.now()))
 
     def _bear(self, what: str, enter: Callable[[], list[Effect]]) -> None:
