@@ -121,3 +121,31 @@ def test_offsets_that_the_log_has_not_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DamagedError, match="has offsets 0 to 1, the checkpoint asks for 0 to 2"):
         log.ranges(0, 2, 10)
     log.close()
+
+
+def test_zeros_that_a_crash_of_the_machine_left_are_no_messages(tmp_path: Path) -> None:
+    log = MessageLog(str(tmp_path), LoggedMessage)
+    log.append([message(b"x")])
+    log.close()
+    with next(tmp_path.glob("*.log")).open("ab") as stream:
+        stream.write(bytes(64))
+    log = MessageLog(str(tmp_path), LoggedMessage)
+    assert payloads(log, 0, log.end) == [b"x"]
+    log.append([message(b"y")])
+    log.close()
+    log = MessageLog(str(tmp_path), LoggedMessage)
+    assert payloads(log, 0, log.end) == [b"x", b"y"]
+    log.close()
+
+
+def test_a_log_that_ends_before_what_it_had_is_damaged(tmp_path: Path) -> None:
+    log = MessageLog(str(tmp_path), LoggedMessage)
+    log.append([message(b"x"), message(b"y")])
+    log.commit(1)
+    log.close()
+    path = next(tmp_path.glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedError, match="has offsets 0 to 1, and had 1 to 2"):
+        MessageLog(str(tmp_path), LoggedMessage)

@@ -152,8 +152,8 @@ def test_a_broker_that_does_not_answer_and_a_filter_that_is_wrong_are_told(optio
     with pytest.raises(DistributaryError, match=r"no MQTT broker answers at 127\.0\.0\.1:1"):
         started(options, port="1")
     log = MessageLog(options["log"], LoggedMessage)
-    intake = MqttIntake(reading_options(options), ["$share/group"], log)
-    with pytest.raises(DistributaryError, match=r"refuses the topic filter|has not answered|Invalid"):
+    intake = MqttIntake(reading_options(options), ["a/#/b"], log)
+    with pytest.raises(DistributaryError, match="Invalid subscription filter"):
         intake.start()
     intake.close()
 

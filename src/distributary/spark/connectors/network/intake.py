@@ -63,7 +63,7 @@ class NetworkIntake(LogIntake):
                 self._place = event.place or self._place
         self._subscribed = self._busy = False
         self._gaps = 0
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="event log", daemon=True)
 
@@ -81,7 +81,8 @@ class NetworkIntake(LogIntake):
         self.fail("the intake was closed")
         if self._thread.is_alive():
             with suppress(RuntimeError):  # it has just ended
-                self._loop.call_soon_threadsafe(self._cancel)
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(self._cancel)
             self._thread.join()
         self.log.close()
 
@@ -95,11 +96,9 @@ class NetworkIntake(LogIntake):
     def _run(self) -> None:
         try:
             with suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(self._live())
+                asyncio.run(self._live())
         except Exception as error:  # whatever it is, whoever asks for offsets must be told
             self.fail(str(error) or type(error).__name__)
-        finally:
-            self._loop.close()
 
     def _cancel(self) -> None:
         if self._task is not None:
@@ -107,7 +106,7 @@ class NetworkIntake(LogIntake):
 
     async def _live(self) -> None:
         """Be connected while the log has room; when the first connection fails, so does the intake."""
-        self._task = asyncio.current_task()
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         pause = PAUSE
         while self.failure is None:
             if not self._has_room():
