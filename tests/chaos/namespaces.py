@@ -64,6 +64,8 @@ class NamespaceTrial(LiveTrial):
             super().run()
         finally:
             for number in range(1, len(self._names) + 1):
+                # A cable goes with its namespace some time later, and the next trial has one of that name.
+                subprocess.run(["ip", "link", "del", f"{self._prefix}v{number}"], capture_output=True)
                 subprocess.run(["ip", "netns", "del", f"{self._prefix}n{number}"], capture_output=True)
             for bridge in ("br", "b2"):
                 subprocess.run(["ip", "link", "del", f"{self._prefix}{bridge}"], capture_output=True)
