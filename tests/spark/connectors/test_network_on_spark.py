@@ -42,7 +42,7 @@ def taken(broker: ServedBroker, topic: str, count: int) -> list[Event]:
     return asyncio.run(_taken(broker.web, topic, count, f"reader of {topic}"))
 
 
-@pytest.mark.parametrize("kind", ["web", "node"])
+@pytest.mark.parametrize("kind", ["web", pytest.param("node", marks=pytest.mark.chaos)])
 def test_events_go_through_a_stream_and_back_each_once_though_a_batch_is_done_again(
     spark: SparkSession, broker: ServedBroker, tmp_path: Path, kind: str
 ) -> None:
