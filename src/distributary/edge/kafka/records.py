@@ -36,6 +36,7 @@ from distributary.errors import InputError
 from distributary.json_text import read_object
 from distributary.kafka_transactions import KafkaMessage
 from distributary.kafka_values.decoder import ValueDecoder
+from distributary.kafka_values.headers import text_of, texts_of
 from distributary.live.codec import require_sendable
 from distributary.model import Event, Value
 
@@ -93,7 +94,7 @@ class RecordReader:
 
         RegistryError when the schema that it was written with cannot be asked for.
         """
-        texts = _texts(record.headers)
+        texts = texts_of(record.headers)
         own = _own_attributes(record, texts)
         context = {name.removeprefix(PREFIX): text for name, text in texts.items() if name.startswith(PREFIX)}
         content_type = texts.get(CONTENT_TYPE, "")
@@ -165,7 +166,7 @@ class RecordReader:
         parts: dict[str, Value] = {"topic": name, "partition": record.partition}
         parts |= {part: context.get(part) for part in ("type", "subject")}
         if record.key is not None:
-            parts["key"] = _text(record.key)
+            parts["key"] = text_of(record.key)
 
         def filled(part: str) -> str:
             if parts.get(part) is None:
@@ -178,20 +179,6 @@ class RecordReader:
         return PLACEHOLDER.sub(lambda found: filled(found[1]), self._source.topic)
 
 
-def _texts(headers: Headers) -> dict[str, str]:
-    """The headers that are texts, by name; of those with the same name the last."""
-    texts = {name: _text(value or b"") for name, value in headers}
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def _text(given: bytes) -> str | None:
-    """Bytes as a text; None when they are none."""
-    try:
-        return given.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _own_attributes(record: KafkaRecord, texts: Mapping[str, str]) -> dict[str, Value]:
     own: dict[str, Value] = {
         "kafka.topic": record.topic,
@@ -200,7 +187,7 @@ def _own_attributes(record: KafkaRecord, texts: Mapping[str, str]) -> dict[str, 
     }
     if record.time is not None:
         own["kafka.time"] = record.time
-    if record.key is not None and (key := _text(record.key)) is not None:
+    if record.key is not None and (key := text_of(record.key)) is not None:
         own["kafka.key"] = key
     told = (name for name in texts if not name.startswith(PREFIX))
     return own | {PER_HEADER + name: texts[name] for name in told}

@@ -31,6 +31,7 @@ from distributary.cloud_events import binary_record, structured_record
 from distributary.errors import InputError
 from distributary.json_text import read_object
 from distributary.kafka_values.decoder import ValueDecoder, ValueFormat, json_of
+from distributary.kafka_values.headers import text_of, texts_of
 
 CONTEXT, CONTENT_TYPE, STRUCTURED = "ce_", "content-type", "application/cloudevents+"
 MESSAGE_COLUMNS = "topic", "partition", "offset", "timestamp", "key", "value", "headers"
@@ -82,9 +83,9 @@ class MessageTasks:
         headers: list[dict[str, Any]] | None,
     ) -> tuple[str | None, str | None, str | None, str]:
         place = f"{topic}[{partition}]@{offset}"
-        texts = _texts(headers)
+        texts = texts_of((str(each["key"]), each["value"]) for each in headers or ())
         where: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset, "time": time}
-        if key is not None and (text := _text(key)) is not None:
+        if key is not None and (text := text_of(key)) is not None:
             where["key"] = text
         if texts:
             where["header"] = {name: each for name, each in texts.items() if not name.startswith(CONTEXT)}
@@ -139,18 +140,3 @@ class MessageTasks:
 def _decoder(format: ValueFormat) -> ValueDecoder:
     """The decoder of a worker, which keeps schemas from one batch to the next."""
     return ValueDecoder(format)
-
-
-def _texts(headers: list[dict[str, Any]] | None) -> dict[str, str]:
-    """The headers that are texts, by name; of those with the same name the last."""
-    if not headers:
-        return {}
-    texts = {str(each["key"]): _text(each["value"] or b"") for each in headers}
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def _text(given: bytes) -> str | None:
-    try:
-        return given.decode()
-    except UnicodeDecodeError:
-        return None
