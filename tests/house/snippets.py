@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +86,11 @@ with open("stocks.toml", "w") as stream:
                  '[attributes.symbol]\\ntype = "string"\\n')
 """,
     "connectors.md": """
-import atexit
 from pyspark.sql import SparkSession
-from spark.connectors.brokers import ServedBroker
+from spark.connectors.brokers import served_broker
 
 spark = SparkSession.getActiveSession()
-served = ServedBroker(directory)
-served.start()
-atexit.register(served.stop)
+served = scope.enter_context(served_broker(directory))
 mqtt, network, logs = {"port": str(served.mqtt)}, {"at": served.web}, str(directory)
 """,
     "feeds.md": """
@@ -164,7 +161,8 @@ def run_snippets(pages: Sequence[Path], directory: Path) -> dict[str, Any]:
     """
     examples = Path(__file__).parents[2] / "examples"
     names: dict[str, Any] = {"directory": directory, "examples": examples, "__name__": "snippets"}
-    with _entered(directory) if pages[0].name in NEED_SPARK else nullcontext():
+    with ExitStack() as scope, _entered(directory) if pages[0].name in NEED_SPARK else nullcontext():
+        names["scope"] = scope  # for what must end when the streams of a page have
         exec(compile(GIVEN.get(pages[0].name, ""), f"given for {pages[0].name}", "exec"), names)
         for page in pages:
             own = dict(names)
