@@ -46,14 +46,19 @@ available_now = true
 """
 
 
-@pytest.mark.chaos
-def test_messages_of_kafka_are_matched_and_malformed_ones_are_in_the_quarantine_with_their_offset(
-    kafka: KafkaServer, spark: SparkSession, tmp_path: Path
-) -> None:
+@pytest.fixture
+def jars() -> str:
+    """Spark's connector, as a setting of Spark says it."""
     try:
-        jars = jars_of("spark")
+        return ",".join(map(str, jars_of("spark")))
     except KafkaMissingError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.chaos
+def test_messages_of_kafka_are_matched_and_malformed_ones_are_in_the_quarantine_with_their_offset(
+    kafka: KafkaServer, jars: str, spark: SparkSession, tmp_path: Path
+) -> None:
     source, sink = kafka.topic(), kafka.topic()
     open_store(tmp_path / "subscriptions", create=True).commit([Subscription("s1", "ann", where="price > 8")])
     producer = Producer({"bootstrap.servers": kafka.address})
@@ -64,7 +69,7 @@ def test_messages_of_kafka_are_matched_and_malformed_ones_are_in_the_quarantine_
     producer.produce(source, b"\xff\xfe")
     producer.produce(source, None, b"gone")
     assert producer.flush(60) == 0
-    given = {"address": kafka.address, "source": source, "sink": sink, "jars": ",".join(map(str, jars))}
+    given = {"address": kafka.address, "source": source, "sink": sink, "jars": jars}
     (tmp_path / "pipeline.toml").write_text(PIPELINE.format(**given))
     victim = Victim(tmp_path, "local[2]")
     assert victim.finish() == 0, victim.told()
@@ -84,12 +89,8 @@ KAFKA = "kafka STRUCT<key: STRING, header: MAP<STRING, STRING>>"
 
 @pytest.mark.chaos
 def test_avro_of_a_registry_and_cloud_events_in_headers_are_matched_and_the_rest_set_aside_with_reasons(
-    kafka: KafkaServer, spark: SparkSession, tmp_path: Path
+    kafka: KafkaServer, jars: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    try:
-        jars = jars_of("spark")
-    except KafkaMissingError as error:
-        pytest.skip(str(error))
     source, sink = kafka.topic(), kafka.topic()
     open_store(tmp_path / "subscriptions", create=True).commit(
         [
@@ -106,7 +107,7 @@ def test_avro_of_a_registry_and_cloud_events_in_headers_are_matched_and_the_rest
         kafka.send(source, *values, key=b"OTE")
         kafka.send(source, values[0], headers=list(cloud.items()))
         kafka.send(source, b"\0\0\0\0\x63", values[0][:-1], None)
-        given = {"address": kafka.address, "source": source, "sink": sink, "jars": ",".join(map(str, jars))}
+        given = {"address": kafka.address, "source": source, "sink": sink, "jars": jars}
         text = PIPELINE.format(**given).replace(
             'parse = "json"', f'parse = "avro"\nregistry = "{registry.address}"'
         )
