@@ -241,6 +241,7 @@ REFUSED = {
     "[MQTT-3.10.3-2] UNSUBSCRIBE of nothing": ("a203000100", 5, 0x82),
     "[MQTT-3.6.1-1] flags of PUBREL": ("60020001", 5, 0x81),
     "[MQTT-3.14.1-1] flags of DISCONNECT": ("e100", 5, 0x81),
+    "a topic longer than its packet, which is all that has come": ("3003010161", 4, 0x81),
     "a kind that there is not": ("0000", 5, 0x81),
     "AUTH in 3.1.1": ("f000", 4, 0x81),
     "options of version 5 in 3.1.1": ("8206000100016104", 4, 0x81),

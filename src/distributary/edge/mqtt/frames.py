@@ -195,14 +195,15 @@ class PacketStream:
                 stop = start + length
                 if stop > end or length > limit:
                     break
-                head = data[start : start + 2 + (data[start] << 8 | data[start + 1])]
-                body = start + len(head) + before_body
+                named = start + 2 + (data[start] << 8 | data[start + 1])
+                body = named + before_body
                 if body > stop:
                     break
+                head = data[start:named]
                 topic = known.get(head) or self.topic(head)
                 if topic is None:
                     break
-                prefix, header, total = data[at : start + len(head)], body - at, stop - at
+                prefix, header, total = data[at:named], body - at, stop - at
             if five and data[body - 1]:
                 break
             if body < stop and data[body] in MAY_BEGIN_DOCUMENT and may_be_document(data, body, stop):
