@@ -38,8 +38,14 @@ async def begin(
         await stack.enter_async_context(brokers[-1])
         await until(lambda: brokers[-1].joined)
     if system == "tree":
-        await until(lambda: root_of(brokers).broker.tree.standby is not None)  # type: ignore[union-attr]
+        await until(lambda: all_know_the_standby(brokers))
     return brokers
+
+
+def all_know_the_standby(brokers: list[LiveBroker]) -> bool:
+    trees = {broker.address: broker.broker.tree for broker in brokers}  # type: ignore[union-attr]
+    root = trees.pop(root_of(brokers).address)
+    return root.standby is not None and all(tree.link.standby == root.standby for tree in trees.values())
 
 
 def make(name: str, data: Path, others: list[LiveBroker], system: str = "tree") -> LiveBroker:

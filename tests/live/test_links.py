@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,7 @@ from distributary.errors import DistributaryError
 from distributary.live import connection
 from distributary.live import links as links_module
 from distributary.live.codec import encode
-from distributary.live.connection import Limits
+from distributary.live.connection import Connection, Limits
 from distributary.live.frames import frame
 from distributary.live.greeting import Endpoint, Greeting
 from distributary.live.links import Links
@@ -138,6 +139,16 @@ async def test_a_node_that_comes_back_at_the_same_place_is_reached() -> None:
     await until(lambda: again.came == [(Ack(0.0, 2), 1)])
     await one.links.close()
     await again.links.close()
+
+
+@alone
+async def test_a_connection_that_was_under_way_when_links_closed_is_closed() -> None:
+    async with sites(1, 2) as (one, two):
+        await one.links.close()
+        _, made = await asyncio.get_running_loop().create_connection(
+            partial(Connection, one.links, connects=True), *two.links.endpoint
+        )
+        assert made._transport.is_closing()
 
 
 @alone

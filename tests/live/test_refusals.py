@@ -230,8 +230,8 @@ async def test_a_node_whose_signatures_have_another_layout_is_told_whoever_asks(
     before = replace(SYSTEMS["hope-tags"], layout=1)  # as versions before layouts, it tells none
     monkeypatch.setitem(SYSTEMS, "hope-tags", before)
     theirs = LiveBroker("plant", "hope-tags", name="hall-2", on_notice=lambda said: None)
-    for one, other, mine, asked in ((ours, theirs, 2, 1), (theirs, ours, 1, 2)):
-        async with one:
+    async with ours, theirs:
+        for one, other, mine, asked in ((ours, theirs, 2, 1), (theirs, ours, 1, 2)):
             with pytest.raises(DistributaryError) as refused:
                 await other.links.meet(one.endpoint)
             assert str(refused.value).endswith(f"refuses: {told.format(mine, asked)}")

@@ -282,7 +282,6 @@ class WebClient:
     async def _connect(self, address: str) -> None:
         websockets = _websockets()
         secure = {"ssl": self._context} if address.startswith("wss:") and self._context is not None else {}
-        line = None
         try:
             async with asyncio.timeout(PATIENCE):
                 line = await websockets.connect(
@@ -293,14 +292,15 @@ class WebClient:
                     compression=None,
                     **secure,
                 )
-                opened = await self._open(line)
+                try:
+                    opened = await self._open(line)
+                except BaseException:  # a cancellation, too, must not leave it open
+                    line.transport.abort()
+                    raise
         except websockets.InvalidStatus as error:
             self._refused(address, error.response.status_code, error.response.body)
         except (TimeoutError, OSError, websockets.WebSocketException, InputError) as error:
-            if line is not None:
-                await line.close()
             raise DistributaryError(f"cannot connect to {address}: {str(error) or 'no answer'}") from error
-        assert line is not None
         self._go_on(line, opened)
 
     def _refused(self, address: str, status: int, body: bytes | None) -> None:
@@ -350,8 +350,9 @@ class WebClient:
                 reason = await self._read(line)
             finally:
                 writing.cancel()
-            self._line = self.broker = None
+            self.broker = None
             await line.close()
+            self._line = None
             try:
                 if not self._lasting or "took over" in reason:
                     raise DistributaryError(f"the connection ended: {reason}")

@@ -212,6 +212,8 @@ class Links:
     def came(self, connection: Connection) -> None:
         """A connection was made, and it is not known yet with whom."""
         self._strangers.add(connection)
+        if self._closed:  # it was under way when the links were closed
+            connection.close("this node stops")
 
     def admitted(self, connection: Connection) -> None:
         """A connection is a client's."""
@@ -240,8 +242,8 @@ class Links:
         loop = asyncio.get_running_loop()
         made = partial(Connection, self, connects=True)
         try:
-            connecting = loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
-            _, connection = await asyncio.wait_for(connecting, PATIENCE)
+            async with asyncio.timeout(PATIENCE):  # unlike wait_for, it never swallows a cancellation
+                _, connection = await loop.create_connection(made, endpoint.host, endpoint.port, ssl=context)
         except OverflowError as error:
             raise DistributaryError(f"cannot connect to {endpoint}: no port has such a number") from error
         except (TimeoutError, OSError) as error:

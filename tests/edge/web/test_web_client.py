@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
 
 from distributary.client import RefusedError, WebClient, connect, connect_plain
 from distributary.client.endpoints import connect_web
-from distributary.client.web import WINDOW
+from distributary.client.web import SUBPROTOCOL, WINDOW
 from distributary.edge.sessions import Session
 from distributary.edge.web.server import WebServer
 from distributary.errors import DistributaryError
@@ -50,13 +52,17 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(writer)
         their_reader, their_writer = await asyncio.open_connection("127.0.0.1", self._to)
-        self._writers |= {writer, their_writer}
+        self._writers.add(their_writer)
         both = (
             self._pass(reader, their_writer, to_client=False),
             self._pass(their_reader, writer, to_client=True),
         )
-        await asyncio.gather(*both)
+        try:
+            await asyncio.gather(*both)
+        finally:
+            their_writer.transport.abort()
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, to_client: bool
@@ -185,6 +191,26 @@ def test_what_a_killed_process_had_asked_for_does_not_hold_up_the_next(id: str |
                     assert len(session.subscriptions) == 1
 
     killed_and_followed()
+
+
+@alone
+async def test_a_connection_on_which_nobody_answers_is_closed_when_the_wait_for_it_ends() -> None:
+    came, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer_nothing(line: ServerConnection) -> None:
+        await line.recv()
+        came.set()
+        await line.wait_closed()
+        ended.set()
+
+    async with serve(answer_nothing, "127.0.0.1", 0, subprotocols=[Subprotocol(SUBPROTOCOL)]) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        entering = asyncio.ensure_future(connect(f"ws://127.0.0.1:{port}").__aenter__())
+        await came.wait()
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        await asyncio.wait_for(ended.wait(), 5)
 
 
 @alone
