@@ -253,8 +253,8 @@ class LocalProblem:
             if stream not in self._own and is_source and not rated:
                 return False
         return all(
-            self.results.is_complete(hop) and (name in self._readers or not by_path)
-            for name, hop, _ in self._model.readers_of(unit.name)
+            self.results.is_complete(at) and (name in self._readers or not by_path)
+            for name, at, _ in self._model.readers_of(unit.name)
         )
 
     def _add_readers(self) -> None:
@@ -263,16 +263,16 @@ class LocalProblem:
         read: dict[tuple[str, Address], dict[str, int]] = {}
         infos: dict[str, ReaderInfo | None] = {}
         for unit in self._units:
-            for name, hop, share in self._model.readers_of(unit.name):
-                if name not in own and hop in self.numbers:
+            for name, at, share in self._model.readers_of(unit.name):
+                if name not in own and at in self.numbers:
                     known = self._readers.get(name)
                     reader = known.whole or name if known is not None else name
-                    streams = read.setdefault((reader, hop), {})
+                    streams = read.setdefault((reader, at), {})
                     streams[unit.name] = streams.get(unit.name, 0) + share
                     infos[reader] = known
-        for (reader, hop), streams in read.items():
+        for (reader, at), streams in read.items():
             share = max(streams.values())
-            self._add_reader(reader, list(streams), self.numbers[hop], share, infos[reader])
+            self._add_reader(reader, list(streams), self.numbers[at], share, infos[reader])
 
     # The problem
 

@@ -136,6 +136,8 @@ class Subscribe(NamedTuple):
     position: int | None
     location: StreamLocation
     """Where the reader's node believes the stream to be."""
+    at: Address | None = None
+    """The reader's node; nodes of an earlier version do not say."""
 
 
 class SubscriptionGrant(NamedTuple):

@@ -8,6 +8,8 @@ Rules:
   when it moves.
 - What a node does in all is told as totals, as the planner would count them: work a second, operators, bytes
   that come in, are forwarded, and are sent to readers elsewhere. Only those that the goal names are told.
+- An operator's stream counts as sent by its host to the node of each reader, as the planner counts it without
+  `spreading`, though one with many readers goes by way of some of these (`stream_trees`).
 - Of a stream that passes, the planner counts all that is asked for: so bytes that come in are those that the
   publisher gives out, as far as somebody here or below asked for them. A filter asks for what passes it: its
   host measures that and, where the stream is another operator's, tells that one's host.
@@ -179,8 +181,8 @@ class NodeModel:
         self.forget_others()
         self._tell_passing()
         if "incoming" in self.total_names:
-            for hop, bytes in self._send_rates().items():
-                self.offer(hop, messages.SendRate(period, bytes))
+            for at, bytes in self._send_rates().items():
+                self.offer(at, messages.SendRate(period, bytes))
 
     def forget_others(self) -> None:
         """Keep nothing of operators that are not here."""
@@ -307,21 +309,21 @@ class NodeModel:
     def shares_by_node(self, stream: str) -> dict[Address, int]:
         """The nodes that read an operator's stream, and how much of it each asks for."""
         found: dict[Address, int] = {}
-        for _, hop, share in self.readers_of(stream):
-            found[hop] = found.get(hop, 0) + share
+        for _, at, share in self.readers_of(stream):
+            found[at] = found.get(at, 0) + share
         return found
 
     def readers_of(self, stream: str) -> list[tuple[str, Address, int]]:
         """The readers of an operator's stream: names, their nodes, and how much of it they ask for."""
         found: dict[str, tuple[Address, int]] = {}
         items = self.estimates.operators.get(stream, NOTHING).items
-        for reader, ((*_, hop), selection) in self._router.routes.get(stream, {}).items():
-            here, share = hop == self.node.address, WHOLE // selection.parts
+        for reader, (_, selection, at) in self._router.routes.get(stream, {}).items():
+            here, share = at == self.node.address, WHOLE // selection.parts
             passing = self._passing_here(reader.name) if here else self._passing.get((stream, reader.name))
             if passing is not None:
                 share = min(share, requested_share(passing, items))
-            found[reader.name] = hop, share
-        return [(name, hop, share) for name, (hop, share) in found.items()]
+            found[reader.name] = at, share
+        return [(name, at, share) for name, (at, share) in found.items()]
 
     def _passing_here(self, name: str) -> float | None:
         """The items that pass a filter, if one of this name is here and measured."""
@@ -333,10 +335,10 @@ class NodeModel:
         """The bytes a second that operators here send to each other node."""
         found: dict[Address, float] = {}
         for unit in self.units():
-            for hop, share in self.shares_by_node(unit.name).items():
-                if hop != self.node.address:
+            for at, share in self.shares_by_node(unit.name).items():
+                if at != self.node.address:
                     bytes = unit.rates.bytes * min(share, WHOLE) / WHOLE
-                    found[hop] = found.get(hop, 0.0) + bytes
+                    found[at] = found.get(at, 0.0) + bytes
         return found
 
     # Clients

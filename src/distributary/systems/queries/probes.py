@@ -179,7 +179,7 @@ class Prober:
         for done, unit in enumerate((*units[first:], *units[:first])):
             read = [(model.location(stream), stream) for stream in unit.inputs if stream not in own]
             published = [(location.host, stream) for location, stream in read if location.tree is None]
-            readers = [(hop, name) for name, hop, _ in model.readers_of(unit.name) if hop != here]
+            readers = [(at, name) for name, at, _ in model.readers_of(unit.name) if at != here]
             asked = len(published) + (len(readers) if model.by_path else 0)
             if count and count + asked > self._settings.most_streams:
                 self._turn = first + done if self._turn == first else self._turn
@@ -188,8 +188,8 @@ class Prober:
             for host, stream in published:
                 streams = found.setdefault(host, ([], []))[0]
                 streams += [stream] if stream not in streams else []
-            for hop, name in readers:
-                found.setdefault(hop, ([], []))[1].extend([name] if model.by_path else [])
+            for at, name in readers:
+                found.setdefault(at, ([], []))[1].extend([name] if model.by_path else [])
         return found
 
     def _reply(self, message: ProbeReply, sender: Address) -> None:

@@ -234,8 +234,8 @@ class Router(StreamWays):
 
     def subscribe(self, stream: str, reader: StreamReader, selection: Selection, after: int | None) -> None:
         """Have a reader of this node sent the elements of a stream after its position."""
-        location = self.locations[stream]
-        self._subscribe(messages.Subscribe(stream, reader, selection, after, location), self.node.address)
+        location, here = self.locations[stream], self.node.address
+        self._subscribe(messages.Subscribe(stream, reader, selection, after, location, here), here)
 
     def unsubscribe(self, stream: str, reader: StreamReader, *, forget: bool) -> None:
         """Send a reader of this node nothing more; with `forget`, the publisher waits for it no more."""
@@ -314,7 +314,7 @@ class Router(StreamWays):
     # What comes from below
 
     def _subscribe(self, message: messages.Subscribe, sender: Address) -> None:
-        stream, reader, _, _, location = message
+        stream, reader, location = message.stream, message.reader, message.location
         self.learn_from_others([(stream, location)])
         publication, known = self.publications.get(stream), self.locations[stream]
         if sender != self.node.address and location.version > known.version:
@@ -330,12 +330,12 @@ class Router(StreamWays):
             self._send_up(message, sender)
 
     def _grant(self, publication: StreamPublication, message: messages.Subscribe, sender: Address) -> None:
-        stream, reader, selection, position, _ = message
-        start = publication.add_reader(reader, position)
+        stream, reader = message.stream, message.reader
+        start = publication.add_reader(reader, message.position)
         if start is None:
             return  # overtaken by a later subscription
         self._await_grant(message, sender)
-        missed = publication.since(start, selection)
+        missed = publication.since(start, message.selection)
         self._granted(messages.SubscriptionGrant(stream, reader, missed), self.node.address)
         self._readers.wake(stream)
 
@@ -388,7 +388,8 @@ class Router(StreamWays):
         routes = self.routes.setdefault(stream, {})
         hops = with_hops(routes.get(reader), pending.hops)
         discard(routes, lambda other: other.key == reader.key)
-        routes[reader] = ReaderRoute(hops, pending.message.selection)
+        asked = pending.message
+        routes[reader] = ReaderRoute(hops, asked.selection, hops[-1] if asked.at is None else asked.at)
         for hop in pending.hops:
             if hop == self.node.address:
                 self._readers.take(stream, reader, elements)

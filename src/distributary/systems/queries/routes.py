@@ -21,6 +21,8 @@ class ReaderRoute(NamedTuple):
 
     hops: tuple[Address, ...]
     selection: Selection
+    at: Address
+    """The reader's node; of one that nodes of an earlier version told of, the next hop."""
 
 
 class PendingSubscription(NamedTuple):
