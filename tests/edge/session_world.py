@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from random import Random
 
 from distributary.edge.mailbox import MailboxBounds, MailboxGap, MailboxItem, MailboxPolicy
@@ -163,11 +162,22 @@ class Client:
         self.in_time: set[int] = set()
         """Those acknowledged before they were given up."""
         self.kept: set[int] = set()
-        """Places whose acknowledgement is on the disk."""
+        """Places of items whose acknowledgement is on the disk."""
+        self.kept_gaps: set[int] = set()
+        """The same of gaps."""
         self.open: list[int] = []
         """Places that this connection was given and has not acknowledged."""
         self.last = 0
-        self.told = self.unknown = self.unkept_gaps = self.told_again = 0
+        self.gaps: dict[int, int] = {}
+        """By place how many events the gap has that this connection was told."""
+        self.told_before: dict[int, int] = {}
+        """The same of all connections since the node crashed."""
+        self.told = self.unknown = 0
+        """Events of the gaps that were acknowledged, and such gaps of which nobody knows how many."""
+        self.arrived_anyway = 0
+        """Events that were given up on their way, and acknowledged with all before a place."""
+        self.tellings = self.told_again = self.unkept_gaps = 0
+        """How often a gap was told; events of gaps whose acknowledgement a crash lost, or may yet lose."""
         self.due: dict[str, bool] = {}
         """By id of an event that is wanted, whether it must come: it was published after the answer."""
         self.begun: set[str] = set()
@@ -183,12 +193,13 @@ class Client:
 
     def end(self, reason: str) -> None:
         self.ended.append(reason)
-        self.session, self.open = None, []
+        self.lose_connection()
 
     # What it does.
 
     def connect(self) -> None:
-        self.open, self.last = [], 0
+        self.lose_connection()
+        self.last = 0
         self.session, _ = self.world.sessions.attach(self.name, self, self.bounds, None)
 
     def subscribe(self, topic: str) -> None:
@@ -199,8 +210,12 @@ class Client:
 
     def crash(self) -> None:
         if self.session is not None:
-            session, self.session, self.open = self.session, None, []
+            session = self.session
+            self.lose_connection()
             session.detach(self)
+
+    def lose_connection(self) -> None:
+        self.session, self.open, self.gaps = None, [], {}
 
     def take(self, most: int) -> int:
         if self.session is None:
@@ -210,12 +225,17 @@ class Client:
             assert entry.place > self.last, "out of order"
             self.last = entry.place
             if isinstance(entry, MailboxGap):
-                self.told += entry.events
-                self.unkept_gaps += entry.events
-                self.unknown += entry.events == 0
+                self._be_told(entry)
             else:
                 self._see(entry)
         return len(taken)
+
+    def _be_told(self, gap: MailboxGap) -> None:
+        assert gap.place not in self.kept_gaps, "told after its acknowledgement was kept"
+        assert self.told_before.setdefault(gap.place, gap.events) == gap.events, "told otherwise than before"
+        self.tellings += 1
+        self.gaps[gap.place] = gap.events
+        self.open.append(gap.place)
 
     def _see(self, item: MailboxItem) -> None:
         id = item.delivery.event.id
@@ -237,21 +257,34 @@ class Client:
             self.acknowledge_these([each for each in self.open if each <= place], place)
         else:
             self.acknowledge_these(random.sample(self.open, random.randint(1, len(self.open))))
-        self.open = [each for each in self.open if each not in self.acknowledged]
 
     def acknowledge_these(self, places: list[int], through: int | None = None) -> None:
         assert self.session is not None
         mailbox = self.session.mailbox
+        self.open = [each for each in self.open if each not in places]
         in_time = [place for place in places if isinstance(mailbox.get(place), MailboxItem)]
         self.in_time.update(in_time)
-        self.acknowledged.update(places)
+        gaps = [place for place in places if place in self.gaps]
+        for events in map(self.gaps.pop, gaps):
+            self.told += events
+            self.unkept_gaps += events
+            self.unknown += events == 0
+        self.acknowledged.update(place for place in places if place not in gaps)
+        if through is not None:
+            left = [each for each in mailbox.after(0) if each.place <= through and each.place not in gaps]
+            self.arrived_anyway += sum(each.events for each in left if isinstance(each, MailboxGap))
         if through is None:
-            self.session.acknowledge_each(places, then=partial(self.kept.update, in_time))
+            self.session.acknowledge_each(places, then=partial(self.note_kept, in_time, gaps))
         else:
             self.session.acknowledge_through(through)
 
+    def note_kept(self, items: list[int], gaps: list[int]) -> None:
+        self.kept.update(items)
+        self.kept_gaps.update(gaps)
+
     def node_crashed(self) -> None:
-        self.session, self.open = None, []
+        self.lose_connection()
+        self.told_before.clear()
         self.told_again += self.unkept_gaps
         self.unkept_gaps = 0
 
@@ -340,6 +373,8 @@ class SessionWorld:
             for session in self.sessions:
                 session.tell_progress()
         elif what == "crash":
+            client.take(1_000)
+            client.acknowledge(random)  # which the disk may not have yet
             self.crash()
         elif what == "forget" and self.crashes:
             self.broker.kept_from = random.randint(self.broker.kept_from, len(self.broker.log))
@@ -390,8 +425,6 @@ class SessionWorld:
             assert mailbox.bytes <= bounds.bytes, "more bytes than the bounds allow"
             entries = list(mailbox.after(0))
             assert len(mailbox) == sum(isinstance(entry, MailboxItem) for entry in entries)
-            gaps = [isinstance(entry, MailboxGap) and bool(entry.events) for entry in entries]
-            assert not any(one and other for one, other in pairwise(gaps)), "two gaps for one"
 
     def finish(self, client: Client) -> None:
         """Take all that is left, and check that everything due was given or told."""
@@ -402,8 +435,7 @@ class SessionWorld:
                 client.connect()
             if not client.take(1_000):
                 break
-            places, client.open = client.open, []
-            client.acknowledge_these(places)
+            client.acknowledge_these(client.open)
         self.settle()
         arrived = {client.seen[place] for place in client.acknowledged}
         missing = {id for id, must in client.due.items() if must} - arrived
@@ -412,6 +444,10 @@ class SessionWorld:
             possible = set(client.due) - {client.seen[place] for place in client.in_time}
             assert len(missing) <= client.told <= len(possible), "told more than was given up"
             assert client.unknown == 0
+            session = self.sessions.get(client.name)
+            assert session is not None
+            given_up = session.mailbox.dropped
+            assert client.told + client.arrived_anyway == given_up, "told another number than was given up"
         kept = {client.seen[place] for place in client.kept}
         most = len(set(client.due) - kept) + client.told_again
         assert client.told <= most, f"told {client.told} where at most {most} were given up"

@@ -28,6 +28,7 @@ class PlainMailbox:
     def __init__(self, bounds: MailboxBounds) -> None:
         self.bounds, self.last, self.taken = bounds, 0, 0
         self.entries: list[MailboxEntry] = []
+        self.told: set[int] = set()
 
     def put(self, delivery: Delivery, now: float, size: int | None = None) -> None:
         self.last += 1
@@ -66,6 +67,7 @@ class PlainMailbox:
                 isinstance(before, MailboxGap)
                 and isinstance(entry, MailboxGap)
                 and bool(before.events) == bool(entry.events)
+                and not self.told & {before.place, entry.place}
             ):
                 joined[-1] = MailboxGap(entry.place, before.events + entry.events, entry.reason, before.begin)
             else:
@@ -81,18 +83,24 @@ class PlainMailbox:
             taken.append(left[0])
             self.taken = left[0].place
             if isinstance(left[0], MailboxGap):
-                self.entries.remove(left[0])
-                self.join()
+                self.told.add(left[0].place)
         return taken
 
     def acknowledge(self, place: int) -> bool:
-        found = [entry for entry in self.items() if entry.place == place]
+        found = [entry for entry in self.entries if entry.place == place]
+        found = [entry for entry in found if isinstance(entry, MailboxItem) or place in self.told]
         self.entries = [entry for entry in self.entries if entry not in found]
         self.join()
         return bool(found)
 
     def acknowledge_through(self, place: int) -> None:
         self.entries = [entry for entry in self.entries if entry.place > place]
+
+    def restore(self) -> None:
+        self.taken, self.told = 0, {entry.place for entry in self.gaps()}
+
+    def gaps(self) -> list[MailboxGap]:
+        return [entry for entry in self.entries if isinstance(entry, MailboxGap)]
 
     def expire(self, now: float) -> None:
         if self.bounds.seconds is not None:
@@ -190,7 +198,7 @@ def test_a_mailbox_does_what_its_rules_say(first: MailboxBounds, taken: list[tup
         elif what == "restore":
             mailbox = Mailbox(mailbox.bounds, mailbox.last)
             mailbox.restore([kept[place] for place in sorted(kept)])
-            model.taken = 0
+            model.restore()
         for place, entry in mailbox.changes():
             kept.pop(place, None) if entry is None else kept.update({place: entry})
         check(mailbox, model, kept)
@@ -207,6 +215,97 @@ def check(mailbox: Mailbox, model: PlainMailbox, kept: dict[int, MailboxEntry]) 
         expected = [entry for entry in model.entries if entry.place > place]
         assert without_reasons(mailbox.after(place)) == without_reasons(expected)
         assert (mailbox.get(place) is None) == (place not in {entry.place for entry in model.entries})
+
+
+class AcknowledgingReader:
+    """A subscriber that counts the gaps that it acknowledges, whatever connection breaks before it does."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.mailbox = mailbox
+        self.told: dict[int, int] = {}
+        """By place how many events a gap has, of those that were told and are not acknowledged."""
+        self.counted = self.arrived = 0
+        """Events of gaps that were acknowledged; those that were given up after they had been taken."""
+
+    def take(self, most: int) -> None:
+        for entry in self.mailbox.take(most, self.mailbox.last):
+            if isinstance(entry, MailboxGap):
+                assert self.told.setdefault(entry.place, entry.events) == entry.events
+
+    def acknowledge_through(self, place: int) -> None:
+        for entry in self.mailbox.after(0):
+            if isinstance(entry, MailboxGap) and entry.place <= place and entry.place not in self.told:
+                self.arrived += entry.events
+        self.mailbox.acknowledge_through(place)
+        self.count([each for each in self.told if each <= place])
+
+    def acknowledge_one(self, place: int) -> None:
+        self.mailbox.acknowledge(place)
+        self.count([each for each in self.told if each == place])
+
+    def count(self, places: list[int]) -> None:
+        self.counted += sum(map(self.told.pop, places))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(bounds, st.lists(st.tuples(st.sampled_from("puuttatob"), st.integers(0, 3)), max_size=60))
+def test_gaps_that_are_acknowledged_sum_up_to_what_was_given_up(
+    first: MailboxBounds, steps: list[tuple[str, int]]
+) -> None:
+    mailbox = Mailbox(first)
+    reader = AcknowledgingReader(mailbox)
+    for number, (what, size) in enumerate(steps):
+        if what in "pu":
+            for each in range(size):
+                mailbox.put(Delivery(Event(f"e{number}-{each}", "AB"[each % 2]), "ann", ("s",)), number)
+        elif what == "t":
+            reader.take(size + 1)
+        elif what == "a":
+            reader.acknowledge_through(min(reader.told, default=0))
+        elif what == "o":
+            for place in list(reader.told)[: size // 2]:
+                reader.acknowledge_one(place)
+        else:
+            mailbox.begin()  # the connection broke: what is not acknowledged is told again
+    mailbox.begin()
+    reader.take(1_000)
+    reader.acknowledge_through(mailbox.last)
+    assert reader.counted + reader.arrived == mailbox.dropped
+    assert list(mailbox.after(0)) == []
+
+
+def test_a_gap_is_told_to_each_connection_until_it_is_acknowledged() -> None:
+    mailbox = Mailbox(MailboxBounds(MailboxPolicy.KEEP, events=1))
+    for number in range(3):
+        mailbox.put(Delivery(Event(f"e{number}", "A"), "ann", ("s",)), 0)
+    for _ in range(2):
+        mailbox.begin()
+        assert [entry.place for entry in mailbox.take(10, 3)] == [1, 3]
+    mailbox.put(Delivery(Event("e3", "A"), "ann", ("s",)), 0)
+    (later,) = mailbox.take(10, 4)
+    assert (later.place, later.events) == (4, 1)  # not one with the gap that was told
+    assert mailbox.acknowledge(3)
+    mailbox.begin()
+    assert [entry.place for entry in mailbox.take(10, 4)] == [1, 4]
+    mailbox.acknowledge_through(4)
+    assert not mailbox.acknowledge(4)
+    mailbox.begin()
+    assert mailbox.take(10, 4) == []
+
+
+def test_gaps_that_are_never_acknowledged_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("distributary.edge.mailbox.MOST_TOLD", 5)
+    mailbox = Mailbox(MailboxBounds(MailboxPolicy.KEEP, events=2))
+    for number in range(100):
+        mailbox.put(Delivery(Event(f"e{number}", "A"), "ann", ("s",)), 0)
+        assert len(mailbox.take(10, mailbox.last)) == 1
+        assert len(list(mailbox.after(0))) <= 2 + 5 + 2 + 1
+    mailbox.begin()
+    gaps = [entry for entry in mailbox.take(1_000, 100) if isinstance(entry, MailboxGap)]
+    assert sum(gap.events for gap in gaps) == mailbox.dropped == 98
+    assert [gap.begin for gap in gaps[1:]] == [gap.place + 1 for gap in gaps[:-1]]
+    mailbox.acknowledge_through(100)
+    assert list(mailbox.after(0)) == []
 
 
 @pytest.mark.parametrize("policy", MailboxPolicy)

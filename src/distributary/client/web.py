@@ -58,7 +58,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 @dataclass
 class _Taken:
-    """An event that came: its place, and how many subscriptions have not handed it out."""
+    """An event or a gap that came: its place, and how many subscriptions have not handed it out."""
 
     place: int
     mark: str
@@ -236,8 +236,12 @@ class WebClient:
                 self._take(item)
 
     def _take(self, item: _Taken) -> None:
-        """One subscription is done with an event; acknowledge all that nobody needs any more."""
+        """One subscription is done with an event."""
         item.left -= 1
+        self._settle()
+
+    def _settle(self) -> None:
+        """Acknowledge all that nobody needs any more."""
         settled = self._settled
         while self._items and self._items[0].left <= 0:
             first = self._items.popleft()
@@ -382,7 +386,7 @@ class WebClient:
             case "event":
                 self._deliver(record)
             case "gap":
-                self.gaps += 1
+                self._miss(record["place"])
             case "done" | "refused":
                 self._answered(record)
 
@@ -402,6 +406,14 @@ class WebClient:
         for id in ids:
             if id not in self._handed_out and self._queues[id].qsize() > MOST_UNCLAIMED:
                 self._abandon(id)
+
+    def _miss(self, place: int) -> None:
+        """Something is missing up to a place; that is told until it is acknowledged, and counted once."""
+        if place > self._received:
+            self._received = place
+            self.gaps += 1
+            self._items.append(_Taken(place, self._mark or "", 0))
+            self._settle()
 
     def _abandon(self, id: str) -> None:
         """End a subscription of an earlier process that nobody here takes up: it would hold up others."""

@@ -6,8 +6,12 @@ Rules:
   subscriber acknowledges, resumes after (`Last-Event-ID`) and is told by.
 - Items leave when they are acknowledged, in any order, when they are too old, when they may be seen no
   longer, or when the policy gives them up. What leaves otherwise than acknowledged is not silent: where it
-  was, there stands a gap, which says how many and why. Gaps with no item between them are one. A gap leaves
-  when it is taken; an acknowledgement that comes after an item was given up changes nothing.
+  was, there stands a gap, which says how many and why. An acknowledgement that comes after an item was given
+  up changes nothing.
+- A gap leaves when it is acknowledged, as an item does; until then every connection is told of it again. Gaps
+  with no item between them become one until they are taken. A gap that was taken keeps its place and its
+  number, so that an acknowledgement is of exactly what was told: each event that was given up is in one gap
+  that leaves. (Of more than `MOST_TOLD` such gaps, those beside each other become one, to be told anew.)
 - Policies, once there are too many events or bytes:
   `keep` keeps what is there and gives up what comes; `drop-oldest` gives up the oldest; `latest` keeps only
   the latest event of each topic, at any time, and beyond that the latest topics; `disconnect` keeps what
@@ -54,6 +58,8 @@ __all__ = [
 
 END = 0
 """Stands before the first place and behind the last."""
+MOST_TOLD = 1_000
+"""Gaps that were taken and not acknowledged, beyond one for each item, after which they are made fewer."""
 
 
 class Mailbox:
@@ -88,6 +94,8 @@ class Mailbox:
         """The first place that was not taken; END when all were."""
         self.untaken = 0
         """How many entries the connection has not taken."""
+        self._told: set[int] = set()
+        """The places of gaps that some connection has taken."""
         self._ends: list[int] = []
         """The last places of runs of several items, in order."""
         self._changed: dict[int, None] = {}
@@ -146,6 +154,8 @@ class Mailbox:
         for entry in reversed(kept):
             self._append(entry)
             self.last = max(self.last, entry.place)
+            if isinstance(entry, MailboxGap):
+                self._told.add(entry.place)  # nobody knows whether it was
         self._changed = dict.fromkeys(dropped)
         self.rebound(self.bounds)
 
@@ -189,7 +199,7 @@ class Mailbox:
         self._cursor, self.untaken = self._next[END], sum(map(count_of, self._entries.values()))
 
     def take(self, most: int, through: int) -> list[MailboxEntry]:
-        """What comes next for the connection, up to a place; gaps among it leave."""
+        """What comes next for the connection, up to a place."""
         taken: list[MailboxEntry] = []
         for entry in self.take_runs(most, through):
             if type(entry) is MailboxRun:
@@ -213,10 +223,11 @@ class Mailbox:
             taken.append(entry)
             most -= count_of(entry)
             if isinstance(entry, MailboxGap):
-                self._remove(entry)
-            else:
-                self._cursor = self._next[entry.place]
-                self.untaken -= count_of(entry)
+                self._told.add(entry.place)
+            self._cursor = self._next[entry.place]
+            self.untaken -= count_of(entry)
+        if len(self._told) > self._items + MOST_TOLD:
+            self._join_told()
         return taken
 
     def can_take(self, through: int) -> bool:
@@ -238,13 +249,13 @@ class Mailbox:
             self.untaken -= count_of(entry)
 
     def acknowledge(self, place: int) -> bool:
-        """An item has been taken for good; whether it was there."""
-        before = self._items
+        """An item, or a gap that was told, has been taken for good; whether it was there."""
+        before = self._items + len(self._told)
         self.acknowledge_range(place, place)
-        return self._items < before
+        return self._items + len(self._told) < before
 
     def acknowledge_range(self, first: int, last: int) -> None:
-        """The items from one place to another, those that are there, have been taken for good."""
+        """All from one place to another, those that are there, have been taken for good."""
         place = first
         while place <= last:
             here = self._locate(place)
@@ -255,7 +266,8 @@ class Mailbox:
                     entry = entry.part(place, entry.place)
                 entry = self._divide(entry, min(last, entry.place))
                 place = entry.place
-            if isinstance(entry, MailboxItem | MailboxRun):
+            if isinstance(entry, MailboxItem | MailboxRun) or place in self._told:
+                assert entry is not None
                 self._remove(entry)
             place += 1
 
@@ -348,11 +360,22 @@ class Mailbox:
     def _join(self, place: int) -> None:
         """Make one gap of those at a place and right before it, where both say how many, or neither."""
         gap, before = self._entries[place], self._entries.get(self._previous[place])
-        if not isinstance(gap, MailboxGap) or not isinstance(before, MailboxGap):
+        if not _are_alike(before, gap) or place in self._told or self._previous[place] in self._told:
             return
-        if (gap.events == 0) == (before.events == 0):
-            self._unlink(before.place)
-            self._set(MailboxGap(place, before.events + gap.events, gap.reason, before.begin))
+        assert isinstance(gap, MailboxGap)
+        assert isinstance(before, MailboxGap)
+        self._unlink(before.place)
+        self._set(MailboxGap(place, before.events + gap.events, gap.reason, before.begin))
+
+    def _join_told(self) -> None:
+        """Make one gap of those beside each other that were taken, as if they had never been told."""
+        here = self._next[END]
+        while here != self._cursor:
+            before = self._previous[here]
+            if _are_alike(self._entries.get(before), self._entries[here]):
+                self._told -= {before, here}
+                self._join(here)
+            here = self._next[here]
 
     # The row of entries.
 
@@ -444,6 +467,7 @@ class Mailbox:
         before, following = self._previous.pop(place), self._next.pop(place)
         self._next[before], self._previous[following] = following, before
         entry = self._entries.pop(place)
+        self._told.discard(place)
         if self._cursor != END and place >= self._cursor:
             self.untaken -= count_of(entry)
             if place == self._cursor:
@@ -461,3 +485,10 @@ class Mailbox:
         topic = item.delivery.event.topic
         if self._topics.get(topic) == item.place:
             del self._topics[topic]
+
+
+def _are_alike(one: KeptEntry | None, other: KeptEntry) -> bool:
+    """Whether both are gaps that say how many, or both gaps that do not."""
+    if not isinstance(one, MailboxGap) or not isinstance(other, MailboxGap):
+        return False
+    return (one.events == 0) == (other.events == 0)

@@ -209,7 +209,7 @@ class Session:
         self._room.broker.withdraw(SubscriptionKey(self.subscriber, id))
 
     def take(self, most: int = MOST_TAKEN) -> list[MailboxEntry]:
-        """What comes next for this connection, in order; a gap is over once it was taken."""
+        """What comes next for this connection, in order."""
         taken = self.mailbox.take(most, self._safe)
         self._keep_changes()
         return taken
@@ -221,13 +221,13 @@ class Session:
         return taken
 
     def acknowledge(self, place: int) -> bool:
-        """An item has arrived for good; whether it was there."""
+        """An item or a gap has arrived for good; whether it was there."""
         there = place <= self._safe and self.mailbox.acknowledge(place)
         self._keep_changes()
         return there
 
     def acknowledge_each(self, places: Iterable[int], then: Callable[[], None] = lambda: None) -> None:
-        """Items have arrived for good; `then` is called when that is kept: they never come again."""
+        """Items and gaps have arrived for good; `then` is called when that is kept: they never come again."""
         self.acknowledge_ranges(ranges_of(places), then)
 
     def acknowledge_ranges(

@@ -509,6 +509,58 @@ def test_a_client_of_version_5_is_told_what_its_mailbox_did_not_keep() -> None:
     assert "user_property" not in came[1].properties
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_gap_is_told_again_until_the_message_that_it_came_with_is_acknowledged(
+    qos: int, crashes: bool
+) -> None:
+    world = World(MqttSettings(bounds=MailboxBounds(MailboxPolicy.DROP_OLDEST, events=2)))
+    ann = joined(world, **lasting())
+    ann.subscribe("a")
+    ann.vanish()
+    bob = joined(world, "bob")
+    for number in range(5):
+        bob.publish("a", b"%d" % number, qos, packet_id=number + 1)
+        bob.send(AckPacket(K.PUBREL, number + 1))
+    told = ("gap", "3 events are missing before this one: the mailbox was full")
+    ann = Wire(world)
+    ann.connect(**lasting())
+    came = messages(ann.take())
+    assert [each.payload for each in came] == [b"3", b"4"]
+    assert came[0].properties["user_property"] == (told,)
+    ann.send(acknowledgement(came[1]))  # which the gap did not come with
+    if crashes:
+        world.crash()
+    else:
+        ann.vanish()
+    ann = Wire(world)
+    ann.connect(**lasting())
+    came = messages(ann.take())
+    assert [(each.payload, each.properties["user_property"]) for each in came] == [(b"3", (told,))]
+    ann.send(acknowledgement(came[0]))
+    ann.vanish()
+    back = Wire(world)
+    back.connect(**lasting())
+    joined(world, "bob").publish("a", b"5", 1)
+    (last,) = messages(back.take())
+    assert (last.payload, last.properties) == (b"5", {})
+
+
+def test_a_gap_waits_for_a_message_that_has_room_for_it() -> None:
+    world = World(MqttSettings(bounds=MailboxBounds(MailboxPolicy.DROP_OLDEST, events=2)))
+    ann = joined(world, **lasting())
+    ann.subscribe("a")
+    ann.vanish()
+    bob = joined(world, "bob")
+    for number in range(4):
+        bob.publish("a", b"%d" % number * (150 if number == 2 else 1), 1)
+    back = Wire(world)
+    back.connect(**lasting(maximum_packet_size=200))
+    long, short = messages(back.take())
+    assert (len(long.payload), long.properties) == (150, {})
+    assert short.properties["user_property"][0][1].startswith("2 events are missing")
+
+
 def test_topics_that_begin_with_a_dollar_are_not_matched_by_wildcards(world: World) -> None:
     ann = joined(world)
     ann.subscribe("#", "+/a", "$own/#")

@@ -93,7 +93,9 @@ async def test_another_connection_takes_over_and_the_one_before_is_told() -> Non
 
 
 @alone
-async def test_gaps_are_told_and_a_session_without_a_name_ends_with_its_connection() -> None:
+async def test_gaps_are_told_until_acknowledged_and_a_session_without_a_name_ends_with_its_connection() -> (
+    None
+):
     async with served_web() as web:
         await web.ask("PUT", "/sessions/ann", {"events": 1, "policy": "latest"})
         await web.ask("PUT", "/sessions/ann/subscriptions/s1", {"topic": "a"})
@@ -105,6 +107,14 @@ async def test_gaps_are_told_and_a_session_without_a_name_ends_with_its_connecti
             await ann.say("open", session="ann")
             gap = await ann.hear("gap")
             assert (gap["place"], gap["events"]) == (2, 2)
+        async with socket_to(web) as ann:  # the connection broke before it was acknowledged
+            await ann.say("open", session="ann")
+            assert await ann.hear("gap") == gap
+            await ann.say("acknowledge", place=gap["place"])
+            await until(lambda: [entry.place for entry in session.mailbox.after(0)] == [3])
+        async with socket_to(web) as ann:
+            await ann.say("open", session="ann")
+            assert (await ann.hear("event"))["place"] == 3
         async with socket_to(web) as nobody:
             await nobody.say("open")
             await nobody.hear("opened")

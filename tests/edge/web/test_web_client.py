@@ -242,6 +242,31 @@ async def test_a_session_that_the_broker_has_lost_is_made_anew_and_told_as_a_gap
 
 
 @alone
+async def test_a_gap_that_is_told_again_is_counted_once_and_acknowledged_with_what_came_before() -> None:
+    async with served_web() as web, behind_proxy(web) as (proxy, address):  # noqa: SIM117
+        async with connect(f"ws://{web.address}") as seller:
+            await web.ask("PUT", "/sessions/ann", {"events": 2, "policy": "keep"})
+            async with connect(address, name="ann") as buyer:
+                assert isinstance(buyer, WebClient)
+                async with buyer.subscribed(topic="quotes") as events:
+                    session = web.service.sessions.get("ann")
+                    assert session is not None
+                    await seller.publish(*map(quote, range(5)))
+                    assert (await anext(events)).id == "e0"
+                    await until(lambda: buyer.gaps == 1)
+                    proxy.cut()
+                    await until(lambda: proxy.connections == 2 and buyer.broker is not None)
+                    await until(lambda: not session.mailbox.untaken and session.connected)
+                    assert [entry.place for entry in session.mailbox.after(0)] == [1, 2, 5]
+                    assert (await anext(events)).id == "e1"
+                    waiting = asyncio.ensure_future(anext(events))
+                    await until(lambda: not list(session.mailbox.after(0)))
+                    await seller.publish(quote(5))
+                    assert (await waiting).id == "e5"
+                    assert buyer.gaps == 1
+
+
+@alone
 async def test_refusals_are_raised_with_their_reasons() -> None:
     async with served_web() as web:
         async with connect(f"ws://{web.address}") as client:

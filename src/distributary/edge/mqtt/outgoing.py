@@ -9,12 +9,13 @@ Rules:
   transport has more than `MOST_BUFFERED` bytes to send: the rest waits in the mailbox, which is bounded.
 - What has expired, is too long for the client, or is its own while it asked for none of its own, is left out.
 - What the mailbox has given up is told to clients of version 5 with the next message, in the user property
-  `gap`; version 3.1.1 has no way to say it.
+  `gap`; version 3.1.1 has no way to say it. It is acknowledged with that message: if the connection ends
+  before, the next one tells it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -128,7 +129,10 @@ class OutgoingMessages:
         """The same, of those that came together: the first and the last."""
         self._released: list[int] = []
         """Packet identifiers that wait for their place in the marks."""
-        self._gap: str | None = None
+        self._gaps: list[MailboxGap] = []
+        """What is to be told with the next message."""
+        self._told: dict[int, list[int]] = {}
+        """The places of gaps that were told with an item, by its place."""
         self.answered = False
         """Whether the client has acknowledged something since the last look, so that more may be sent."""
 
@@ -189,8 +193,7 @@ class OutgoingMessages:
                 break
             for entry in taken:
                 if isinstance(entry, MailboxGap):
-                    told = f"{entry.events} events" if entry.events else "some events"
-                    self._gap = f"{told} are missing before this one: {entry.reason}"
+                    self._gaps.append(entry)
                 elif isinstance(entry, MailboxRun):
                     buffered += self._send_run(entry, out)
                 else:
@@ -210,7 +213,7 @@ class OutgoingMessages:
     def can_send_on(self) -> bool:
         """Whether nothing waits to be sent or settled before a message that comes now."""
         full = self._line.buffered >= MOST_BUFFERED or len(self._under_way) >= self._window
-        waits = self._session.mailbox.untaken or self._gap is not None
+        waits = self._session.mailbox.untaken or self._gaps
         return not (full or waits or self._left or self._memory.releasing)
 
     def send_on(self, data: bytes, id_place: int) -> None:
@@ -275,7 +278,7 @@ class OutgoingMessages:
         told with one of them.
         """
         run = _run_of(entry)
-        if run is None or self._gap is not None or self._memory.releasing or self._longest is not None:
+        if run is None or self._gaps or self._memory.releasing or self._longest is not None:
             return None
         granted, no_local, as_published, properties = self._memory.options_together(entry.batch.names[0])
         if entry.first <= self._again or no_local:
@@ -299,6 +302,8 @@ class OutgoingMessages:
             ]
         if self._left or self._left_ranges:
             left, self._left = self._left, []
+            if self._told:
+                left += [gap for place in left for gap in self._told.pop(place, ())]
             ranges, self._left_ranges = self._left_ranges, []
             self._session.acknowledge_ranges([*ranges, *ranges_of(left)])
 
@@ -318,10 +323,8 @@ class OutgoingMessages:
             return None
         options = [self._memory.options_of(text) for text in item.delivery.subscriptions]
         qos = min(qos_of(event), _granted(options))
-        written = (
-            None if self._unwanted(event, options, qos, place) else self._written(event, options, qos, place)
-        )
-        if written is None or (self._longest is not None and len(written) > self._longest):
+        written = None if self._unwanted(event, options, qos, place) else self._fitting(item, options, qos)
+        if written is None:
             self._left.append(place)
             return None
         if qos:
@@ -340,7 +343,20 @@ class OutgoingMessages:
         own = event.source == self._session.subscriber and RETAINED not in event.attributes
         return own and all(each.no_local for each in options)
 
-    def _written(self, event: Event, options: list[FilterOptions], qos: int, place: int) -> bytes:
+    def _fitting(self, item: MailboxItem, options: list[FilterOptions], qos: int) -> bytes | None:
+        """The bytes of an item, with the gaps before it where there is room; None if it is too long."""
+        for gaps in (self._gaps, ()) if self._gaps else ((),):
+            written = self._written(item.delivery.event, options, qos, item.place, gaps)
+            if self._longest is None or len(written) <= self._longest:
+                if gaps:
+                    self._told[item.place] = [gap.place for gap in gaps]
+                    self._gaps = []
+                return written
+        return None
+
+    def _written(
+        self, event: Event, options: list[FilterOptions], qos: int, place: int, gaps: Sequence[MailboxGap]
+    ) -> bytes:
         attributes = event.attributes
         retain = RETAINED in attributes or (
             attributes.get(RETAIN) is True and any(each.retain_as_published for each in options)
@@ -351,27 +367,32 @@ class OutgoingMessages:
             first |= 8
         head = topic + packet_id_of(place).to_bytes(2, "big") if qos else topic
         if self._version == VERSION_5:
-            head += self._properties(event, options)
+            head += self._properties(event, options, gaps)
         return b"".join((bytes((first,)), variable_integer(len(head) + len(payload)), head, payload))
 
-    def _properties(self, event: Event, options: list[FilterOptions]) -> bytes:
+    def _properties(self, event: Event, options: list[FilterOptions], gaps: Sequence[MailboxGap]) -> bytes:
         attributes = event.attributes
         identifiers = tuple(each.identifier for each in options if each.identifier is not None)
-        if (
-            not identifiers
-            and self._gap is None
-            and PROPERTIES not in attributes
-            and EXPIRES not in attributes
-        ):
+        if not identifiers and not gaps and PROPERTIES not in attributes and EXPIRES not in attributes:
             return b"\0"
         properties: dict[str, Any] = properties_of(event, self._now())
         if identifiers:
             properties["subscription_identifier"] = identifiers
-        if self._gap is not None:
-            told = ("gap", self._gap)
+        if gaps:
+            told = ("gap", _missing(gaps))
             properties["user_property"] = (*properties.get("user_property", ()), told)
-            self._gap = None
         return write_properties(properties)
+
+
+def _missing(gaps: Sequence[MailboxGap]) -> str:
+    """What a client is told of gaps.
+
+    >>> _missing([MailboxGap(3, 2, "too old"), MailboxGap(4, 0, "the log has it no longer")])
+    '2 or more events are missing before this one: the log has it no longer'
+    """
+    count, exact = sum(gap.events for gap in gaps), all(gap.events for gap in gaps)
+    told = f"{count} events" if exact else f"{count} or more events" if count else "some events"
+    return f"{told} are missing before this one: {gaps[-1].reason}"
 
 
 def _granted(options: list[FilterOptions]) -> int:
