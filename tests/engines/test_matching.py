@@ -18,7 +18,7 @@ from spark.world import World, make_world
 
 DAILY = (
     *("match", "match-batch", "frozen", "network-central", "network-flooding"),
-    *("spark-index", "spark-rendezvous", "spark-stream", "spark-connect"),
+    *("spark-index", "spark-rendezvous", "spark-stream"),
 )
 """These run in the tests of every day, all others with `make chaos`."""
 

@@ -34,11 +34,11 @@ from flow.test_entries import STAGES, chain, random_events
 
 WITHOUT_FUNCTIONS = tuple(kind for kind in KINDS if kind != "function")
 
-WHOLE = ("interpreter", "incremental", "network", "spark-batch")
+WHOLE = ("interpreter", "incremental", "network")
 """These run all cases in the tests of every day."""
-IN_SHARES = ("spark-connect", "spark-stream", "spark-connect-stream", "spark-cluster-stream")
-"""Another process or a stream costs seconds for an operator: these run a share or, with `make chaos`, all."""
-SHARED_DAILY = ("spark-stream",)
+IN_SHARES = ("spark-batch", "spark-connect", "spark-stream", "spark-connect-stream", "spark-cluster-stream")
+"""Spark costs seconds for an operator: these run a share or, with `make chaos`, all."""
+SHARED_DAILY = ("spark-batch", "spark-stream")
 """Of those, the engines whose share runs in the tests of every day."""
 SHARE = (
     "filter_keeps_what_is_true_and_block_drops_what_is_true",
@@ -79,7 +79,8 @@ def feed_of(name: str, place: Path) -> Feed:
     kinds, seed, queries = KINDS, 31, 6
     if name != "whole":
         cases = [case for case in cases if (case.name in SHARE) == (name == "share")]
-        kinds, seed, queries = WITHOUT_FUNCTIONS, 35 if name == "share" else 36, 3
+        kinds = WITHOUT_FUNCTIONS
+        seed, queries = (35, 1) if name == "share" else (36, 3)
     catalogue, events = random_feed(seed, kinds, queries)
     return Feed(combined(cases, catalogue), interleaved(cases) + events, place, late_of(cases))
 

@@ -20,6 +20,8 @@ PAGES = [
     TOP / "CHANGELOG.md",
     *sorted((TOP / "docs").rglob("*.md")),
 ]
+SLOW = "connectors.md"
+"""A page whose snippets start brokers and streams: `make chaos` runs it."""
 PATH = re.compile(r"(?<![\w/.<-])((?:[\w*-]+/)+[\w*-]*(?:\.(?:py|md|toml|svg))?)(?![\w/<])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 DOTTED = re.compile(r"(?<![\w./-])(distributary(?:_lab)?(?:\.\w+)+)")
@@ -111,7 +113,12 @@ def test_the_snippets_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark is not installed")
 @pytest.mark.parametrize(
-    "pages", given_alike(with_snippets(spark=True)), ids=lambda pages: "+".join(map(shown, pages))
+    "pages",
+    [
+        pytest.param(pages, marks=[pytest.mark.chaos] * (pages[0].name == SLOW))
+        for pages in given_alike(with_snippets(spark=True))
+    ],
+    ids=lambda pages: "+".join(map(shown, pages)),
 )
 @pytest.mark.usefixtures("spark")
 def test_the_snippets_of_a_page_on_spark_run(
