@@ -152,11 +152,11 @@ def test_a_java_that_does_not_start_is_told_by_what_it_said(tmp_path: Path) -> N
 def test_a_format_that_spark_does_not_have_is_told_with_its_package_at_the_start(
     tmp_path: Path, session_of_commands: None, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    file = written(tmp_path, sink='format = "delta"\npath = "table"')
+    file = written(tmp_path, sink='format = "avro"\npath = "table"')
     assert main(["run", file]) == 1
     told = capfd.readouterr().err
-    assert '[sink] format: Spark has no format "delta": add its package' in told
-    assert "io.delta:delta-spark_2.13" in told
+    assert '[sink] format: Spark has no format "avro": add its package' in told
+    assert "org.apache.spark:spark-avro_2.13" in told
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, StrictBool, ValidationInfo, field_validator
 
 from distributary import toml_files as toml
 from distributary.errors import DistributaryError
@@ -29,8 +29,9 @@ from distributary.kafka_values.decoder import ValueFormat, value_faults
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
 from distributary.spark.pipeline.formats import FILE_FORMATS as FILE_FORMATS
-from distributary.spark.pipeline.formats import RAW_FORMATS, flat_settings, format_faults
-from distributary.spark.pipeline.schema_text import check_types, schema_columns
+from distributary.spark.pipeline.formats import RAW_FORMATS, TABLE_FORMATS, format_faults
+from distributary.spark.pipeline.keys import Format, Interval, Place, SchemaText, Settings
+from distributary.spark.pipeline.schema_text import schema_columns
 from distributary.spark.places import UNREADABLE
 from distributary.store import SubscriptionStore, open_store
 
@@ -39,36 +40,6 @@ DELIVERY_COLUMNS = ("event_id", "subscriber", "subscriptions", "batch", "each")
 
 SUBSCRIBER = "{subscriber}"
 """What stands for the subscriber in the name of a Kafka topic."""
-
-
-def _from_home(given: str, info: ValidationInfo) -> str:
-    """A URL as it is, a path as seen from the directory of the file."""
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", given):
-        return given.rstrip("/")
-    return os.path.normpath(Path((info.context or {}).get("home", ""), given))
-
-
-def _format_name(given: str) -> str:
-    """The name of a format in lower case; the name of a class that implements one as it is."""
-    return given if "." in given else given.lower()
-
-
-def _schema_text(given: str, info: ValidationInfo) -> str:
-    """DDL as it stands, or the text of the file that is named; DDL always has a blank in it."""
-    if " " in given.strip():
-        text = given
-    else:
-        try:
-            text = Path(_from_home(given.strip(), info)).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            reason = f'is "{given}": no file that can be read, nor a schema such as "id STRING"'
-            raise toml.FaultyValueError([("", reason)]) from None
-    try:
-        schema_columns(text)
-        check_types(text)
-    except DistributaryError as error:
-        raise toml.FaultyValueError([("", str(error))]) from None
-    return text.strip()
 
 
 def _sound_queries(path: str) -> Catalogue:
@@ -96,25 +67,6 @@ def _loaded_modules(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, 
     return names
 
 
-Format = Annotated[toml.Text, AfterValidator(_format_name), Field(description='a string such as "json"')]
-Place = Annotated[toml.Text, AfterValidator(_from_home)]
-Settings = Annotated[
-    Mapping[str, str],
-    BeforeValidator(flat_settings),
-    Field(description='a table such as { name = "value" }'),
-]
-SchemaText = Annotated[
-    toml.Text,
-    AfterValidator(_schema_text),
-    Field(description='a string such as "id STRING, topic STRING, price DOUBLE"'),
-]
-Interval = Annotated[
-    str,
-    Field(
-        pattern=r"^\s*\d+(\.\d+)? *(millisecond|second|minute|hour)s?\s*$",
-        description='an interval such as "500 milliseconds"',
-    ),
-]
 Each = Annotated[
     StrictBool | tuple[toml.Text, ...],
     Field(description='true, false or a list of strings such as ["ann", "bob"]'),
@@ -215,8 +167,15 @@ class Sink:
     columns: Annotated[toml.Names, Field(description='a list of strings such as ["topic", "price"]')] = ()
     each: Each = False
     topic: toml.Text | None = None
+    table: toml.Text | None = None
+    """The name of an Iceberg table in its catalog."""
     exactly_once: toml.Truth = False
     """Whether the driver writes each batch to Kafka in one transaction."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the driver writes each batch to a table in one transaction."""
+        return self.format in TABLE_FORMATS
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """What is wrong with keys that are right each by itself: key and text."""
@@ -234,13 +193,27 @@ class Sink:
         if self.topic:
             yield "topic", f'is for Kafka; the format is "{self.format}"'
         if self.exactly_once:
-            yield "exactly_once", f'is for Kafka; the format is "{self.format}"'
+            told = "; a table has each batch once in any case" if self.is_table else ""
+            yield "exactly_once", f'is for Kafka; the format is "{self.format}"{told}'
+        yield from self._table_faults()
         if self.format not in FILE_FORMATS and self.each:
             yield "each", f'is for files and Kafka; the format is "{self.format}"'
         if self.format in FILE_FORMATS and self.path is None:
             yield "path", f'is missing; the format "{self.format}" writes to a directory'
         if self.format == "xml" and self.each:
             yield "each", 'is not possible with the format "xml"'
+
+    def _table_faults(self) -> Iterator[tuple[str, str]]:
+        if self.format == "delta" and self.path is None:
+            yield "path", "is missing; a Delta table is at a path or URL"
+        if self.format != "iceberg":
+            if self.table:
+                yield "table", f'is for Iceberg; the format is "{self.format}"'
+            return
+        if self.table is None:
+            yield "table", 'is missing; Iceberg needs one such as "alerts.deliveries"'
+        if self.path:
+            yield "path", "is not for Iceberg: its catalog, which options describe, knows where the table is"
 
     def _kafka_faults(self) -> Iterator[tuple[str, str]]:
         example = f"deliveries-{SUBSCRIBER}" if self.each else "deliveries"

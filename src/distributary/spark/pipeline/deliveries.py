@@ -1,15 +1,17 @@
 """Deliveries: one row for each event and subscriber, and the sinks they go to.
 
 A delivery has `event_id`, `subscriber`, `subscriptions` (the ids that matched, sorted) and the columns of the
-event that the sink carries. Four layouts:
+event that the sink carries. Five layouts:
 
 - files: `<path>/batch=<id>`, replaced by a batch that is done again;
 - files, each: `<path>/each=<subscriber>/batch=<id>`, and `_complete/<id>` when all are there; those that have
   no directory of their own share `each=__HIVE_DEFAULT_PARTITION__`, Spark's name for null;
 - Kafka, exactly once: one transaction a batch, written by the driver (`kafka_sink`);
+- Delta and Iceberg: one transaction a batch, too, written by the driver (`tables`);
 - anything else: rows appended, with the batch id in a column. A batch that is done again appends again.
 
-Parquet without options is what tasks have staged, put in place. For all else a job of Spark's reads what was
+Parquet without options is what tasks have staged, put in place; tables take what was staged from the driver.
+For all else a job of Spark's reads what was
 staged and writes it in the format of the sink; so it does where deliveries of one event and subscriber were
 made in several places, to make them one (`regrouped`).
 
@@ -43,6 +45,7 @@ from distributary.spark.pipeline.outputs import (
 )
 from distributary.spark.pipeline.receipts import Receipt, StagedFile
 from distributary.spark.pipeline.staging import DELIVERIES, EVENT_IDS
+from distributary.spark.pipeline.tables.sink import write_rows_once, write_staged_once
 
 HASHED = r"-[0-9a-f]{32}\z"
 DIRECTORY_NAME = r"^[^\p{Cntrl}]{1,60}\z"
@@ -72,7 +75,7 @@ def write_deliveries(
 ) -> int:
     """Write the deliveries that tasks have staged for a batch; returns how many there were.
 
-    The checkpoint is that of the pipeline: Kafka's transactions are known by it.
+    The checkpoint is that of the pipeline: the transactions of Kafka and of tables are known by it.
     """
     files = receipt.of(DELIVERIES)
     count = sum(one.rows for one in files)
@@ -82,6 +85,9 @@ def write_deliveries(
         put = put_in_directories if sink.each else put_in_place
         put(files, sink.path, batch)
         return count
+    if alone and sink.is_table:
+        write_staged_once(sink, files, schema, checkpoint, batch)
+        return count
     rows = spark.read.schema(schema).parquet(*(one.location for one in files))
     if not alone:
         rows = regrouped(rows, sink.columns).persist()
@@ -90,6 +96,8 @@ def write_deliveries(
         if sink.exactly_once:
             assert sink.topic is not None, "Kafka has a topic"
             write_once(kafka_rows(rows, sink.topic, batch), sink.options, sink.topic, checkpoint, batch)
+        elif sink.is_table:
+            write_rows_once(sink, rows.toArrow(), schema, checkpoint, batch)
         else:
             _write_by_spark(rows, sink, batch, count)
     finally:

@@ -98,7 +98,7 @@ def no_such_format(name: str) -> str:
 
 def require_format(spark: SparkSession, sink: Sink) -> None:
     """Raise an error if Spark does not find the format of a sink, rather than fail at the first delivery."""
-    if sink.format in BUILT_IN or sink.exactly_once:  # that is not written by Spark
+    if sink.format in BUILT_IN or sink.exactly_once or sink.is_table:  # the last two without Spark
         return
     try:
         # Whatever else may be wrong with this, Spark looks for the format first.

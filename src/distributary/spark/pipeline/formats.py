@@ -15,9 +15,11 @@ from distributary import toml_files as toml
 
 FILE_FORMATS = ("parquet", "orc", "json", "csv", "avro", "xml")
 """Formats of files in a directory: a batch is written exactly once, and reading a stream needs a schema."""
+TABLE_FORMATS = ("delta", "iceberg")
+"""Formats of sinks that are tables with transactions: a batch is written once."""
 RAW_FORMATS = ("kafka", "socket", "text")
 """Formats whose rows hold the event as one raw `value`."""
-FORMATS = (*FILE_FORMATS, *RAW_FORMATS, "rate", "delta", "iceberg", "hudi", "jdbc", "mqtt", "distributary")
+FORMATS = (*FILE_FORMATS, *TABLE_FORMATS, *RAW_FORMATS, "rate", "hudi", "jdbc", "mqtt", "distributary")
 """Formats that somebody is likely to mean."""
 NEAR = 0.8
 """How alike two names must be for one to be the other misspelt: 1 is the same."""

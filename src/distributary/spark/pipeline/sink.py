@@ -2,9 +2,9 @@
 
 The job of a micro-batch leaves receipts (see `staging` for the whole way). Rules: every output of files is
 idempotent by batch id, so a batch that is done again, or was half committed before, leaves the same; the
-record comes last, so a batch that has one is complete everywhere, and is not written again. Kafka may get
-each batch in one transaction, which knows its number. All other sinks that are not files get appended rows,
-which a repeated batch repeats: their deliveries carry the batch id to tell.
+record comes last, so a batch that has one is complete everywhere, and is not written again. Tables get each
+batch in one transaction, which knows its number, and Kafka may. All other sinks that are not files get
+appended rows, which a repeated batch repeats: their deliveries carry the batch id to tell.
 
 `BatchWriter` holds configuration only: on Spark Connect it is pickled and runs at the server.
 """

@@ -43,6 +43,7 @@ from distributary.spark.pipeline.staging import (
     TOPICS,
     Staging,
 )
+from distributary.spark.pipeline.tables.sink import require_table
 from distributary.spark.pipeline.tolerance_memory import MEMORY, divisions_of, memory_in
 from distributary.spark.places import REASON, SOURCE_PLACE, UNREADABLE
 from distributary.spark.queries.sql import SQL_TYPES
@@ -63,8 +64,8 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
 
     Unless the file says `lint = false`, `tell` is called with a line for each thing that keeps subscriptions
     from matching such events; the default is a `SubscriptionWarning`. Raises `DistributaryError` when outputs
-    of another run would be overwritten, when the queries are others than those of the checkpoint, and when
-    Spark cannot read the source.
+    of another run would be overwritten, when the queries are others than those of the checkpoint, when the
+    table of the sink cannot hold the deliveries, and when Spark cannot read the source.
     """
     require_own_outputs(pipeline)
     _require_the_same_queries(pipeline)
@@ -72,6 +73,8 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
     events = read_source(spark, pipeline.source, pipeline.events.id, pipeline.events.topic)
     receipts, commit = receipts_of(events, pipeline)
+    if pipeline.sink.is_table:
+        require_table(pipeline.sink, commit.deliveries)
     bring_offsets_forward(pipeline.checkpoint, receipts)
     commit.staging.clear()
     writer = receipts.writeStream.queryName(pipeline.name)

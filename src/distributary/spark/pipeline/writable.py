@@ -2,6 +2,7 @@
 
 Only places on this machine are looked at, and nothing is made: a directory that is not there can be made if
 the nearest one above it that is there can be written. What other file systems allow, the first write tells.
+The table of a sink is looked at wherever it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from distributary.errors import DistributaryError
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline
+from distributary.spark.pipeline.tables.sink import require_named_columns
 
 
 def local_path(location: str) -> Path | None:
@@ -29,6 +31,8 @@ def local_path(location: str) -> Path | None:
 def require_writable(pipeline: Pipeline) -> None:
     """Raise an error that names every place of the pipeline that cannot be written, and why."""
     faults = [f"{key}: cannot write to {place}: {why}" for key, place, why in _unwritable(pipeline)]
+    if pipeline.sink.is_table and not faults:
+        require_named_columns(pipeline.sink)
     if faults:
         raise DistributaryError("\n  ".join([f"{pipeline.name}:", *faults] if len(faults) > 1 else faults))
 
@@ -36,7 +40,7 @@ def require_writable(pipeline: Pipeline) -> None:
 def _unwritable(pipeline: Pipeline) -> Iterator[tuple[str, str, str]]:
     places = {
         "checkpoint": pipeline.checkpoint,
-        "[sink] path": pipeline.sink.path if pipeline.sink.format in FILE_FORMATS else None,
+        "[sink] path": pipeline.sink.path if pipeline.sink.format in (*FILE_FORMATS, "delta") else None,
         "[archive] path": pipeline.archive,
         "[quarantine] path": pipeline.quarantine,
         "[metrics] path": pipeline.metrics,
