@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,12 @@ COMMAND = [sys.executable, "-m", "distributary.cli"]
 
 def started(*arguments: str, **given: Any) -> subprocess.Popen[bytes]:
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **given}
-    return subprocess.Popen([*COMMAND, *arguments], **piped)
+    # A shell that starts the tests in the background has them, and what they start, ignore interrupts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen([*COMMAND, *arguments], **piped)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_package_of_commands_is_the_command() -> None:
@@ -281,6 +287,7 @@ def test_a_signal_leaves_what_was_set_aside(place: Path, number: signal.Signals)
         quarantine, partial = place / "quarantine.jsonl", place / "out.jsonl.partial"
         while not (quarantine.exists() and partial.exists() and partial.stat().st_size):
             assert running.poll() is None
+            time.sleep(0.01)
         running.send_signal(number)
         running.wait(timeout=120)  # with its input open: the signal alone ends it
         _, told = running.communicate()
