@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -41,8 +42,8 @@ class Served:
             time.sleep(0.02)
         self.where: dict[str, Any] = json.loads(self.ready.read_text())
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        connection = HTTPConnection(self.where["web"], timeout=PATIENCE)
+    def ask(self, method: str, path: str, body: Any = None, at: str = "web") -> tuple[int, Any]:
+        connection = HTTPConnection(self.where[at], timeout=PATIENCE)
         headers = {"Content-Type": "application/json"}
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         reply = connection.getresponse()
@@ -74,10 +75,14 @@ def run(*options: str) -> tuple[int, str]:
 
 def test_what_a_session_was_given_is_there_after_a_kill(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
-    with served(tmp_path, "--data", data) as first:
+    with served(tmp_path, "--data", data, "--status", "0") as first:
         assert first.ask("PUT", "/sessions/ann", {})[0] == 201
         assert first.ask("PUT", "/sessions/ann/subscriptions/s1", {"topic": "a"})[0] == 201
         assert first.ask("POST", "/events", [{"id": f"e{n}", "topic": "a"} for n in range(3)])[0] == 200
+        status, told = first.ask("GET", "/health", at="status")
+        assert (status, told["joined"], told["sessions"], told["mailbox_entries"]) == (200, True, 1, 3)
+        with urlopen(f"http://{first.where['status']}/metrics", timeout=PATIENCE) as answer:
+            assert b"\ndistributary_mailbox_entries 3\n" in answer.read()
         os.kill(first.process.pid, signal.SIGKILL)
         first.process.wait()
     with served(tmp_path, "--data", data) as second:

@@ -60,6 +60,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--listen HOST:PORT", str, "where other nodes connect (127.0.0.1, any port)"),
         ("--origin URL", str, "web pages that may connect, beside its own; with commas between"),
         ("--private-webhooks", False, "let webhooks be at addresses of this machine and private networks"),
+        ("--status PORT", whole(0), "of /health and /metrics, on this machine; 0 takes any (default: none)"),
         ("--ready FILE", Path, "write where it listens, in JSON, as soon as it does"),
     )
     command.set_defaults(run=_run)
@@ -83,7 +84,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
     from distributary.edge.web_feeds import read_feed_list
     from distributary.live.greeting import parse_endpoint
 
-    for name in ("mqtt", "web"):
+    for name in ("mqtt", "web", "status"):
         if (getattr(parsed, name) or 0) > 65_535:
             raise UsageError(f"--{name}: a port is at most 65535")
     if (parsed.certificate is None) != (parsed.key is None):
@@ -93,6 +94,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
     return ServeSettings(
         mqtt=parsed.mqtt,
         web=parsed.web,
+        status=parsed.status,
         host=parsed.host,
         data=parsed.data,
         access=parsed.access,

@@ -46,7 +46,7 @@ from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint
 from distributary.live.journal import Journal
 from distributary.live.security import TlsFiles, is_loopback
-from distributary.live.status import log_line
+from distributary.live.status import StatusServer, log_line
 from distributary.model import Event
 from distributary.overlay.node import Message
 from distributary.systems.tree.feed_application import POLL_EVERY
@@ -106,6 +106,8 @@ class ServeSettings:
     """Topics of Kafka's to take events from and write deliveries to."""
     console: bool = False
     """Whether there are pages for people, which need NiceGUI."""
+    status: int | None = None
+    """The port of `/health` and `/metrics` on this machine; 0 for any, None for none."""
 
 
 class ServedBroker:
@@ -141,6 +143,7 @@ class ServedBroker:
             notice=note,
         )
         self.web_endpoint = self.mqtt_endpoint = Endpoint(settings.host, 0)
+        self.status_endpoint: Endpoint | None = None
         self.feeds = self._web_feeds() if settings.feeds else None
         """The web feeds that are polled, if there are any."""
         self.kafka: KafkaBridge | None = None
@@ -163,6 +166,7 @@ class ServedBroker:
             self.room.start(stored)
             await self._listen(tls, stored)
             self._open_kafka()
+            await self._open_status()
             works = [self._tick(), self._publish_demo()]
             works += [] if self.feeds is None else [self.feeds.run()]
             for work in works:
@@ -227,6 +231,26 @@ class ServedBroker:
         )
         self.kafka.start()
         self._stack.push_async_callback(self.kafka.stop)
+
+    async def _open_status(self) -> None:
+        """Tell how it is to who watches over it, if that is asked for."""
+        if self.settings.status is not None:
+            server = StatusServer(self.broker, self.gauges)
+            self.status_endpoint = await server.start(Endpoint("127.0.0.1", self.settings.status))
+            self._stack.push_async_callback(server.stop)
+
+    def gauges(self) -> dict[str, int]:
+        """What there is of sessions, connections and records of Kafka's."""
+        found = {
+            "sessions": len(self.sessions),
+            "mailbox_entries": sum(len(session.mailbox) for session in self.sessions),
+            "mqtt_connections": len(self.room.connections),
+        }
+        if self.kafka is not None:
+            found["kafka_records_published"] = sum(each.published for each in self.kafka.intakes)
+            found["kafka_records_written"] = sum(each.written for each in self.kafka.outlets)
+            found["kafka_in_trouble"] = sum(each.trouble is not None for each in self.kafka.parts)
+        return found
 
     async def leave(self) -> None:
         """End in good order: Kafka and clients first, then the node."""
@@ -354,6 +378,8 @@ def described(served: ServedBroker) -> Iterator[str]:
     if settings.console:
         yield f"  page  {scheme}://{web}/console/"
     yield f"  MQTT  {mqtt}"
+    if served.status_endpoint is not None:
+        yield f"  status http://{served.status_endpoint}/health and /metrics"
     if settings.access is not None or settings.certificate is not None:
         return
     topic = "sensors" if settings.demo is not None else "hello"
@@ -374,6 +400,7 @@ def _write_ready(path: Path, served: ServedBroker) -> None:
         "client": str(served.broker.endpoint),
         "web": str(served.web_endpoint),
         "mqtt": str(served.mqtt_endpoint),
+        "status": None if served.status_endpoint is None else str(served.status_endpoint),
     }
     unfinished = path.with_suffix(".part")
     unfinished.write_text(json.dumps(where))

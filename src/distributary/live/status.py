@@ -13,8 +13,9 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import to_builtins
@@ -65,8 +66,8 @@ def health(broker: LiveBroker, rates: Mapping[str, float]) -> dict[str, Any]:
     }
 
 
-def metrics(broker: LiveBroker) -> str:
-    """The same as Prometheus reads it.
+def metrics(broker: LiveBroker, more: Mapping[str, int] = MappingProxyType({})) -> str:
+    """The same as Prometheus reads it, with gauges of whoever runs the node.
 
     Counts become counters `distributary_..._total`, of which the names are the counts' with underscores.
     """
@@ -78,15 +79,16 @@ def metrics(broker: LiveBroker) -> str:
         "congested": int(broker.congested),
         "waiting_publishers": broker.clients.waiting,
         "unsent_bytes": sum(link.unsent for link in broker.links.states),
+        **more,
     }
     return metrics_text(dict(sorted(broker.counts.items())), gauges)
 
 
 class StatusServer:
-    """Answers for one broker."""
+    """Answers for one broker; `more` gives what else there is to tell, by names for Prometheus."""
 
-    def __init__(self, broker: LiveBroker) -> None:
-        self._broker = broker
+    def __init__(self, broker: LiveBroker, more: Callable[[], Mapping[str, int]] = dict) -> None:
+        self._broker, self._more = broker, more
         self._meter = RateMeter(lambda: broker.counts)
         self._server: asyncio.Server | None = None
 
@@ -139,11 +141,10 @@ class StatusServer:
         match line[1:2]:
             case [b"/health"]:
                 code = "200 OK" if self._broker.joined else "503 Service Unavailable"
-                return _page(
-                    code, json.dumps(health(self._broker, self._meter.rates())) + "\n", "application/json"
-                )
+                told = health(self._broker, self._meter.rates()) | dict(self._more())
+                return _page(code, json.dumps(told) + "\n", "application/json")
             case [b"/metrics"]:
-                return _page("200 OK", metrics(self._broker), CONTENT_TYPE)
+                return _page("200 OK", metrics(self._broker, self._more()), CONTENT_TYPE)
         return _page("404 Not Found", "there are /health, /metrics and /trace\n")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Producer
@@ -67,7 +68,7 @@ class KilledBroker:
             "0",
         ]
         command += ["--name", name, "--listen", f"127.0.0.1:{port}", "--data", str(self._directory / "data")]
-        command += ["--kafka", str(file), "--ready", str(self._ready)]
+        command += ["--kafka", str(file), "--ready", str(self._ready), "--status", "0"]
         self._command = command + (["--join", f"127.0.0.1:{contact}"] if contact else [])
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -75,6 +76,16 @@ class KilledBroker:
     def said(self) -> str:
         """All that it has said so far."""
         return (self._directory / "said.txt").read_text()
+
+    @property
+    def health(self) -> str:
+        """What it counts, or why it does not say."""
+        try:
+            where = json.loads(self._ready.read_text())["status"]
+            with urlopen(f"http://{where}/health", timeout=10) as answer:
+                return str(answer.read().decode())
+        except (OSError, ValueError) as error:
+            return f"{self._directory.name}: {error!r}"
 
     def start(self, *, wait: bool = False) -> None:
         self._ready.unlink(missing_ok=True)
@@ -140,7 +151,10 @@ def test_each_record_arrives_once_through_kills_of_brokers_and_of_kafka(
                 fired["kill of Kafka" if victim is kafka else "kill of a broker"] += 1
         assert producer.flush(PATIENCE) == 0
         due = [number for number in range(RECORDS) if number % 3]
-        records = kafka.committed(sink, len(due) + 1)
+        try:
+            records = kafka.committed(sink, len(due) + 1)
+        except AssertionError as error:
+            raise AssertionError("\n".join([str(error), *(each.health for each in brokers)])) from None
         got = [json.loads(each.value() or b"")["number"] for each in records]
         record_property("faults", dict(fired))
         record_property("compared", {"events": RECORDS, "deliveries": len(got)})

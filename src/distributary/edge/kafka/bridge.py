@@ -103,12 +103,12 @@ class KafkaBridge:
         for session in self._sessions:
             if session.subscriber.startswith(SESSIONS) and session.subscriber not in wanted:
                 session.close("the sink is no longer in the file")
-        self._tasks = [asyncio.create_task(self._noted(each.run())) for each in self._parts]
+        self._tasks = [asyncio.create_task(self._noted(each.run())) for each in self.parts]
 
     async def stop(self) -> None:
         """End in good order: what was read is made safe and committed, transactions are completed."""
         tasks, self._tasks = self._tasks, []
-        for each in self._parts:
+        for each in self.parts:
             each.end()
         if tasks:
             await asyncio.wait(tasks, timeout=FAREWELL)
@@ -118,7 +118,8 @@ class KafkaBridge:
                 await task
 
     @property
-    def _parts(self) -> list[KafkaIntake | KafkaOutlet]:
+    def parts(self) -> list[KafkaIntake | KafkaOutlet]:
+        """All that read and write."""
         return [*self.intakes, *self.outlets]
 
     async def _noted(self, work: Coroutine[Any, Any, None]) -> None:
