@@ -141,6 +141,8 @@ class ServedBroker:
             offload=self._offload,
             disk=self._journal,
             notice=note,
+            peers=self.broker.links.peers,
+            joins=bool(settings.contacts),
         )
         self.web_endpoint = self.mqtt_endpoint = Endpoint(settings.host, 0)
         self.status_endpoint: Endpoint | None = None

@@ -12,6 +12,7 @@ Modules, in reading order:
 - `deliveries`: deliveries in frames, of which what many clients are given alike is written once.
 - `lines`, `link_faults`: links that are slow, or disturbed, on purpose.
 - `connection`: one connection, from its greeting to its end.
+- `peers`: what brokers ask each other beside what their nodes say.
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
 - `write_ahead`, `journal`: what a node keeps on its disk.
 - `runner`: drives one node, by any clock and any network.

@@ -46,6 +46,7 @@ from distributary.live.greeting import (
     reason_of,
 )
 from distributary.live.lines import LinkLines
+from distributary.live.peers import PeerAnswer, PeerQuestion, PeerRoom
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.overlay.node import Address, Message
 
@@ -107,6 +108,8 @@ class Links:
         """Called when there is no process where a node was."""
         self.clients: ClientRoom | None = None
         """Where clients are let in; None where only nodes are."""
+        self.peers = PeerRoom(self.send, lambda: self.linked)
+        """What brokers ask each other beside what their nodes say."""
         self.nodes_refused = nodes_refused
         """Why no node is let in; None where they are."""
         self._random = Random(f"{seed}:{address}")
@@ -300,6 +303,8 @@ class Links:
                 self.send(sender, EndpointReply(message.address, known.endpoint))
         elif isinstance(message, EndpointReply):
             self.introduce(message.address, message.endpoint)
+        elif isinstance(message, PeerQuestion | PeerAnswer):
+            self.peers.hear(message, sender)
         else:
             self._on_message(message, sender)
 

@@ -23,6 +23,8 @@ BY_MODULE: dict[str, dict[str, int]] = {
         "StoredGap": 374,
         "StoredReach": 375,
     },
+    "edge.mqtt.retained_copy": {"RetainedRequest": 376, "RetainedReply": 377},
+    "live.peers": {"PeerQuestion": 378, "PeerAnswer": 379},
     "overlay.courier": {"Packet": 5, "Ack": 6},
     "overlay.ring.ring": {"PayloadStamp": 7, "RoutedPayload": 8, "SegmentCast": 9, "RoutedBundle": 274},
     "overlay.ring.segments": {"RingSegment": 10},

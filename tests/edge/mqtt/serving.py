@@ -54,6 +54,8 @@ async def served(
             offload=offload,
             disk=journal,
             settings=settings,
+            peers=broker.links.peers,
+            joins=bool(contacts),
         )
         room.start(stored)
         async with MqttServer(room, port=port, tls=tls) as server:

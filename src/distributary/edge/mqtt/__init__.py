@@ -12,7 +12,8 @@ Modules, in reading order:
 - `incoming`: what a client publishes.
 - `outgoing`: what a client is sent.
 - `subscribing`: SUBSCRIBE and UNSUBSCRIBE.
-- `retained`, `wills`, `shared`: retained messages, wills, shared subscriptions.
+- `retained`, `retained_copy`, `wills`, `shared`: retained messages, and those of before a broker joined,
+  wills, shared subscriptions.
 - `direct`: messages that come one at a time, sent on at once and published together.
 - `connection`: a connection as a state machine without I/O.
 - `room`: what all connections share; batches of one turn of the loop.

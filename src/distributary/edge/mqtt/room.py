@@ -33,6 +33,7 @@ from distributary.edge.mqtt.shared import GroupMember, SharedGroups, group_name
 from distributary.edge.mqtt.wills import WILL_MARK, PendingWills, read_will
 from distributary.edge.sessions import Session, Sessions
 from distributary.errors import DistributaryError
+from distributary.live.peers import PeerRoom
 from distributary.live.runner import Disk
 from distributary.model import Event, Subscription
 from distributary.overlay.node import Message
@@ -131,7 +132,7 @@ def at_once(work: Callable[[], Any], then: Callable[[Any], None]) -> None:
 
 
 class MqttRoom:
-    """All MQTT connections of a broker."""
+    """All MQTT connections of a broker. One that `joins` a network asks its `peers` for what they retain."""
 
     def __init__(
         self,
@@ -146,11 +147,13 @@ class MqttRoom:
         settings: MqttSettings | None = None,
         notice: Callable[[str], None] = lambda text: None,
         run: str | None = None,
+        peers: PeerRoom | None = None,
+        joins: bool = False,
     ) -> None:
         self.broker, self.sessions, self.access = broker, sessions, access
         self.now, self.offload, self.notice = now, offload, notice
         self.settings = settings or MqttSettings()
-        self.retained = RetainedMessages(broker, now, disk, notice, self.settings.retained)
+        self.retained = RetainedMessages(broker, now, disk, notice, self.settings.retained, peers, joins)
         self.wills = PendingWills(now, self._publish_will)
         self.memories = SessionMemories()
         self.shared = SharedGroups(sessions, self.turn_soon, lambda session: self.memories.of(session).sent)
@@ -328,6 +331,7 @@ class MqttRoom:
             connection.tick()
         self.direct.settle()
         self.wills.tick()
+        self.retained.tick()
         self.sessions.expire()
         self.shared.sweep()
         if self._paused and not self.broker.congested:

@@ -12,6 +12,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, cast
 
@@ -27,6 +28,8 @@ TICK = 1.0
 """Seconds between two looks at the clock."""
 CLOSING = 5.0
 """Seconds that the other side may take to read what it is told at the end."""
+COPYING, COPYING_PAUSE = 5.0, 0.02
+"""Seconds that a server waits for what others retain before it listens, and between two looks."""
 
 
 class MqttProtocol(asyncio.Protocol):
@@ -118,6 +121,7 @@ class MqttServer:
                 f"MQTT on {self.host} is beyond loopback: that needs TLS and an access file"
                 " (who may log in, and what they may do)"
             )
+        await self._copy_retained()
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
@@ -129,6 +133,14 @@ class MqttServer:
         self.port = self._server.sockets[0].getsockname()[1]
         self._tick()
         return self.port
+
+    async def _copy_retained(self) -> None:
+        """Give a broker that has just joined some time to be given what others retain: clients ask for it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(COPYING):
+                while not self.room.retained.whole:
+                    await asyncio.sleep(COPYING_PAUSE)
+                    self.room.retained.tick()
 
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK, self._tick)
