@@ -5,19 +5,21 @@
 - When a process of the pool dies, the points that the pool lost run again, each in a process of its own; one
   whose process dies again is a failure. When a Spark job fails as a whole (each point was tried several times
   by then), its points run in processes instead, and the user is told.
+- An interrupt ends the processes of the pool with the points that they run.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,9 +174,25 @@ def _tasks_completed(spark: SparkSession) -> int:
     return sum(stage.numCompletedTasks for stage in known if stage is not None)
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that end with the context: at once when it is left by an error or an interrupt."""
+    others = active_children()
     # Spawned, not forked: this process may have threads, and a JVM's sockets.
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    with ProcessPoolExecutor(workers, get_context("spawn"), _leave_interrupts) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in [each for each in active_children() if each not in others]:
+                process.terminate()
+                process.join()
+            raise
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal: the one that started the pool ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_apart(task: PointTask) -> PointOutcome:

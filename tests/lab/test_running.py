@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from multiprocessing import active_children
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,18 @@ def test_a_point_that_raises_does_not_lose_the_others(tmp_path: Path) -> None:
     assert (failure.index, failure.point) == (1, {"size": 13})
     assert failure.reason == "ValueError: thirteen is unlucky"
     assert "in run\n" in failure.trace
+
+
+def test_an_interrupt_ends_the_points_that_run_and_begins_no_other() -> None:
+    points = (*grid(size=[1] * 20, last=[True]), {"size": 1})
+
+    def interrupt(count: int) -> None:
+        raise KeyboardInterrupt
+
+    before = active_children()
+    with pytest.raises(KeyboardInterrupt):
+        run_in_processes(tasks_of(replace(TINY, grid=points), quick=False, seed=1), 2, interrupt)
+    assert active_children() == before
 
 
 def test_a_process_that_dies_does_not_lose_the_other_points() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 
@@ -17,6 +18,8 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     """Numbers of each kind, some of NumPy's."""
     if point.get("die"):
         os._exit(9)
+    if point.get("last"):
+        time.sleep(1_000)
     if point["size"] == 13:
         raise ValueError("thirteen is unlucky")
     drawn = random.random(int(point["size"]))
