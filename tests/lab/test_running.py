@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from multiprocessing import active_children
 from pathlib import Path
@@ -123,7 +124,10 @@ def test_an_interrupt_ends_the_points_that_run_and_begins_no_other() -> None:
     before = active_children()
     with pytest.raises(KeyboardInterrupt):
         run_in_processes(tasks_of(replace(TINY, grid=points), quick=False, seed=1), 2, interrupt)
-    assert active_children() == before
+    end = time.monotonic() + 60
+    while active_children() != before:  # a thread of the pool may be about to note that one has ended
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def test_a_process_that_dies_does_not_lose_the_other_points() -> None:
