@@ -233,31 +233,42 @@ def _subscription_builder(more_kinds: tuple[str, ...]) -> Callable[[Record], Sub
 
 
 def _from_csv(name: str, more_kinds: tuple[str, ...]) -> Iterator[tuple[str, Subscription] | Rejection]:
-    """The subscriptions of a CSV file: its first line names the fields, an empty cell is an absent filter.
-
-    Cells are separated by what separates the names: commas, semicolons or tabs.
-    """
-    build = _subscription_builder(more_kinds)
     with _opened_for_reading(name) as stream:
-        lines = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+        yield from subscriptions_from_csv(stream, name, more_kinds)
+
+
+def subscriptions_from_csv(
+    stream: IO[bytes], name: str, more_kinds: tuple[str, ...], fields: Callable[[list[str]], list[str]] = list
+) -> Iterator[tuple[str, Subscription] | Rejection]:
+    """The subscriptions of a CSV file, which is closed. Its first line names the fields; what separates names
+    (commas, semicolons or tabs) separates cells, and an empty cell is an absent filter. `fields` makes fields
+    of those names, or "" of one whose cells are passed over."""
+    with io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as lines:
         head = lines.readline()
         separator = max(",;\t", key=head.count)
-        names = [each.strip() for each in next(csv.reader([head], delimiter=separator), [])]
-        _check_header(name, names, ("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
-        rows = csv.reader(lines, delimiter=separator, strict=True)
-        while True:
-            place = f"{name}:{rows.line_num + 2}"
-            cells: list[str] = []
-            try:
-                cells = next(rows)
-                if any(cells):
-                    yield place, build(_csv_record(names, cells))
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield rejection(place, InputError(f"is no CSV: {error}"), "")
-            except InputError as error:
-                yield rejection(place, error, separator.join(cells).encode(errors="replace").decode())
+        names = fields([each.strip() for each in next(csv.reader([head], delimiter=separator), [])])
+        read = [each for each in names if each or fields is list]
+        _check_header(name, read, ("id", "subscriber", *BUILT_IN_FILTERS, *more_kinds))
+        yield from _csv_rows(lines, name, names, separator, _subscription_builder(more_kinds))
+
+
+def _csv_rows(
+    lines: IO[str], name: str, names: list[str], separator: str, build: Callable[[Record], Subscription]
+) -> Iterator[tuple[str, Subscription] | Rejection]:
+    rows = csv.reader(lines, delimiter=separator, strict=True)
+    while True:
+        place = f"{name}:{rows.line_num + 2}"
+        cells: list[str] = []
+        try:
+            cells = next(rows)
+            if any(cells):
+                yield place, build(_csv_record(names, cells))
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield rejection(place, InputError(f"is no CSV: {error}"), "")
+        except InputError as error:
+            yield rejection(place, error, separator.join(cells).encode(errors="replace").decode())
 
 
 def _check_header(name: str, given: list[str], known: tuple[str, ...]) -> None:
@@ -286,7 +297,7 @@ def _csv_record(names: list[str], cells: list[str]) -> Record:
             cell.encode()
         except UnicodeEncodeError:
             raise InputError("is not UTF-8", field=field) from None
-        if cell.strip():
+        if cell.strip() and field:
             record[field] = cell
     change = record.get("change", "{").strip()
     if not change.startswith("{"):

@@ -87,9 +87,11 @@ def _run(parsed: argparse.Namespace) -> int:
         log = parsed.log or Path(parsed.into, "backfill.log")
     console = Console()
     if parsed.check:
+        from distributary.spark.pipeline.followed.readers import require_readable
         from distributary.spark.pipeline.writable import require_writable
 
         require_writable(pipeline)
+        require_readable(pipeline.follow)
         console.print(f"{parsed.pipeline} is right", highlight=False, soft_wrap=True)
         return WELL
     from distributary.spark.pipeline.run import run_pipeline

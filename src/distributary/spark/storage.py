@@ -164,6 +164,21 @@ def visible_files(location: str) -> Iterator[str]:
             yield one.path
 
 
+def file_states(location: str) -> dict[str, str]:
+    """The locations of the files in a directory that Spark would read, or of a file; each with its state.
+
+    They are in order; none when there is none. The state is a text that changes when the file does: its size
+    and time. An object store may know no times.
+    """
+    files, path = _file_system(location)
+    alone = files.get_file_info(path).type == fs.FileType.File
+    infos = files.get_file_info([path] if alone else sorted(visible_files(location)))
+    names = [
+        location if alone else f"{location}/{PurePosixPath(one.path).relative_to(path)}" for one in infos
+    ]
+    return {name: f"{one.size} {one.mtime_ns}" for name, one in zip(names, infos, strict=True)}
+
+
 def numbered_files(location: str, ending: str = "") -> Iterator[int]:
     """The numbers of the files in a directory that are called `<number><ending>`, in no order."""
     files, path = _file_system(location)

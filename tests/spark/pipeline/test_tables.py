@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +22,6 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,10 +46,9 @@ from pyspark.sql.types import (
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.matching.matcher import Matcher
-from distributary.model import Subscription
 from distributary.spark import storage
 from distributary.spark.columns import EventColumns
-from distributary.spark.pipeline import start as pipeline_start
+from distributary.spark.pipeline import run
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.deliveries import delivery_schema
 from distributary.spark.pipeline.job import MatchAndStage
@@ -61,7 +60,6 @@ from distributary.spark.pipeline.tables.sink import delivery_columns, require_ta
 from distributary.spark.pipeline.tables.table import BatchRows, DeliveryTable
 from distributary.spark.rows import TaggedRows
 from distributary.spark.tasks import MatchTasks
-from distributary.store import open_store
 from spark.pipeline.test_commit import (
     COLUMNS,
     DIVISIONS,
@@ -459,19 +457,27 @@ def test_a_column_that_no_table_has_is_told_with_its_type() -> None:
         delivery_columns(delivery_schema(event, ["took"]))
 
 
-def test_a_pipeline_on_spark_writes_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pipeline_follows_a_table_of_subscriptions_and_writes_one_of_deliveries(
+    tmp_path: Path, session_of_commands: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "in").mkdir()
     for number, price in enumerate([1.0, 9.0]):
         # An event that comes in two files: what two tasks make of it is one delivery to each.
         lines = [{"id": "both", "topic": "A", "price": price}, {"id": f"e{number}", "topic": "B", "price": 5}]
         (tmp_path / "in" / f"{number}.json").write_text("\n".join(map(json.dumps, lines)))
-    open_store(tmp_path / "subscriptions", create=True).commit(
-        [Subscription("s1", "ann", topic="A"), Subscription("s2", "bob", where="price > 4")]
-    )
-    config = CHECKED.format(sink='format = "delta"\npath = "table"')
-    pipeline = parse_pipeline(config, str(tmp_path / "pipeline.toml"))
-    query = pipeline_start.start(spark, pipeline)
-    assert query.awaitTermination(120)
+    (tmp_path / "rules.csv").write_text("id,subscriber,topic,where\ns1,ann,A,\ns2,bob,,price > 4\ns3,bob,,\n")
+    followed: list[str] = []
+
+    @contextmanager
+    def noted(session: object, pipeline: Pipeline, tell: object) -> Iterator[None]:
+        followed.append(pipeline.name)
+        yield
+
+    monkeypatch.setattr(run, "following", noted)
+    sink = 'format = "delta"\npath = "table"\n[follow]\nformat = "csv"\npath = "rules.csv"'
+    (tmp_path / "pipeline.toml").write_text(CHECKED.format(sink=sink))
+    assert main(["run", str(tmp_path / "pipeline.toml")]) == 0
+    assert followed == ["pipeline"]  # as long as it runs; before that it was read once
     found = [(row["event_id"], row["subscriber"], row["subscriptions"]) for row in rows_of(tmp_path, "delta")]
     assert sorted(found) == [
         ("both", "ann", ["s1"]),

@@ -4,6 +4,7 @@ In reading order:
 
 - `config`: the file as frozen data, checked in full (`Pipeline`, `load_pipeline`), with the store it names;
   `keys`, `formats` and `schema_text`: what keys may hold; options and schemas, checked without Spark;
+- `followed`: a table that the subscriptions of the store follow;
 - `source`: the events as a streaming DataFrame; `messages`: those of Kafka's in Avro, Protobuf, CloudEvents;
 - `derived`: the items of a pipeline's queries as events that are matched and counted;
 - `start`: source, matching, queries and sinks put together as a streaming query;

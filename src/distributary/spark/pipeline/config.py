@@ -28,6 +28,7 @@ from distributary.flow.language.file import read_query_file
 from distributary.kafka_values.decoder import ValueFormat, value_faults
 from distributary.spark.columns import EventColumns
 from distributary.spark.index.build import IndexOptions, Strategy
+from distributary.spark.pipeline.followed.settings import FollowedTable
 from distributary.spark.pipeline.formats import FILE_FORMATS as FILE_FORMATS
 from distributary.spark.pipeline.formats import RAW_FORMATS, TABLE_FORMATS, format_faults
 from distributary.spark.pipeline.keys import Format, Interval, Place, SchemaText, Settings
@@ -284,6 +285,7 @@ class _PipelineFile:
     source: PipelineSource
     events: Annotated[PipelineEvents, Field(validate_default=True)] = PipelineEvents()
     subscriptions: PipelineSubscriptions
+    follow: FollowedTable | None = None
     sink: Sink
     archive: _Directory | None = None
     quarantine: _Directory | None = None
@@ -301,7 +303,7 @@ class _PipelineFile:
 
 def _faults(name: str, table: object, before: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with a table of the file by itself, and against those before it."""
-    if isinstance(table, PipelineSource | Sink | Trigger | _SparkSettings):
+    if isinstance(table, PipelineSource | Sink | Trigger | FollowedTable | _SparkSettings):
         yield from table.faults()
     source = before.get("source")
     if source is not None and source.schema is not None:
@@ -318,7 +320,7 @@ def _faults(name: str, table: object, before: Mapping[str, Any]) -> Iterator[tup
 
 def _place_of(name: str, table: object) -> tuple[str, str | None]:
     """The place that a key of the file says is read or written, and under which key of its table."""
-    if isinstance(table, PipelineSource | Sink | _Directory):
+    if isinstance(table, PipelineSource | Sink | FollowedTable | _Directory):
         return "path", table.path
     if isinstance(table, PipelineSubscriptions):
         return "store", table.store
@@ -366,6 +368,8 @@ class Pipeline:
     spark: Mapping[str, str]
     status: StatusPlace | None = None
     """Where it tells how it is, if anywhere."""
+    follow: FollowedTable | None = None
+    """The table that the subscriptions follow, if any."""
 
     @cached_property
     def store(self) -> SubscriptionStore:
@@ -411,6 +415,7 @@ def backfill_of(pipeline: Pipeline, path: str, into: str) -> Pipeline:
         metrics=f"{home}/metrics" if pipeline.metrics else None,
         trigger=Trigger(available_now=True),
         status=None,
+        follow=None,
     )
 
 
@@ -460,4 +465,5 @@ def _pipeline(given: Mapping[str, Any], name: str) -> Pipeline:
         trigger=file.trigger if timed else Trigger("1 second"),
         spark=file.spark.conf,
         status=file.status,
+        follow=file.follow,
     )

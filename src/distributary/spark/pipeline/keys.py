@@ -58,6 +58,20 @@ SchemaText = Annotated[
     AfterValidator(_schema_text),
     Field(description='a string such as "id STRING, topic STRING, price DOUBLE"'),
 ]
+UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0}
+"""The units of an interval, in seconds."""
+
+
+def seconds_of(interval: str) -> float:
+    """How many seconds an interval has.
+
+    >>> seconds_of("500 milliseconds"), seconds_of("2 minutes")
+    (0.5, 120.0)
+    """
+    number, unit = re.fullmatch(r"\s*([\d.]+) *(\w+?)s?\s*", interval).groups()  # type: ignore[union-attr]
+    return float(number) * UNITS[unit]
+
+
 Interval = Annotated[
     str,
     Field(

@@ -37,6 +37,7 @@ from distributary.spark.pipeline.checkpoint_format import require_known_format
 from distributary.spark.pipeline.commits import BatchRecord, last_record, records_from
 from distributary.spark.pipeline.config import Pipeline
 from distributary.spark.pipeline.failures import failure, require_format
+from distributary.spark.pipeline.followed.follow import following
 from distributary.spark.pipeline.owner import owning
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
 from distributary.spark.pipeline.start import start
@@ -124,12 +125,12 @@ def _run(
     spark: SparkSession, pipeline: Pipeline, console: Console, stop: _StopSignals, grace: float
 ) -> Snapshot:
     pipeline.store.create()
-    _warn_of_tolerances(pipeline, console)
     require_format(spark, pipeline.sink)
     watch = BatchWatch(pipeline, console, pipeline.name)
     with _told_over_http(pipeline, watch, console) as status:
         with compiling_told(partial(say, console)):
             query = start(spark, pipeline, tell=partial(say, console))
+        _warn_of_tolerances(pipeline, console)
         stop.started()
         status.state = "running"
         say(console, "started; the first batch takes some seconds more, while workers start")
@@ -160,7 +161,8 @@ def _watched(
     """Follow a query to its end, and tell what was done."""
     console, problem = watch.console, None
     try:
-        with watch.shown(), _upkeep(spark, pipeline):
+        tell = partial(say, console)
+        with watch.shown(), _upkeep(spark, pipeline), following(spark, pipeline, tell):
             while not stop.asked.wait(POLL) and query.isActive:
                 watch.look(query.lastProgress)
             if stop.asked.is_set():

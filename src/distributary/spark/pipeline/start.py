@@ -28,6 +28,7 @@ from distributary.spark.pipeline.checkpoint_format import bring_offsets_forward
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.deliveries import delivery_schema, is_staged_as_written
 from distributary.spark.pipeline.derived import attribute_columns, derived_rows, published_topics
+from distributary.spark.pipeline.followed.follow import follow_once
 from distributary.spark.pipeline.job import staged
 from distributary.spark.pipeline.outputs import batches_begun
 from distributary.spark.pipeline.receipts import RECEIPT_DDL
@@ -70,6 +71,7 @@ def start(spark: SparkSession, pipeline: Pipeline, *, tell: Callable[[str], None
     require_own_outputs(pipeline)
     _require_the_same_queries(pipeline)
     pipeline.store.create()
+    follow_once(spark, pipeline, tell)
     spark.conf.set(STATE_STORE, pipeline.spark.get(STATE_STORE, ROCKSDB))
     events = read_source(spark, pipeline.source, pipeline.events.id, pipeline.events.topic)
     receipts, commit = receipts_of(events, pipeline)
