@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from distributary.filters.where.filter import WhereFilter
@@ -67,6 +68,8 @@ def wanted(filter: WhereFilter, event: Event) -> bool:
     return wants(filter.text, event.attributes) is True
 
 
+MOST = "1.7976931348623157e+308"
+"""The largest double."""
 filters = conditions().map(WhereFilter.parse)
 events = st.lists(attribute_maps(), max_size=5).map(
     lambda maps: [Event(f"e{number}", attributes=attributes) for number, attributes in enumerate(maps)]
@@ -75,6 +78,10 @@ events = st.lists(attribute_maps(), max_size=5).map(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @given(taken=steps(filters), events=events)
+@example(
+    taken=[("add", (0, WhereFilter.parse("a = 0 or true"))), ("add", (1, WhereFilter.parse(f"a = {MOST}")))],
+    events=[Event("e0", attributes={"a": float(MOST)}), Event("e1", attributes={"a": inf})],
+)
 @settings(max_examples=examples(40), deadline=None)
 def test_every_index_answers_as_the_oracle_does(
     engine: type[Index[Any]], taken: list[tuple[str, Any]], events: list[Event]

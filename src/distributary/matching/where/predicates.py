@@ -152,7 +152,8 @@ def _table(flat: FlatConditions) -> PredicateTable:
     for each in np.unique(line[on_line]).tolist():
         pieces = on_line & (line == each)
         low, high = flat.low[pieces], flat.high[pieces]
-        bounds = np.concatenate([low, np.nextafter(high[high < np.inf], np.inf)])
+        with np.errstate(over="ignore"):  # what comes after the largest double is infinity
+            bounds = np.concatenate([low, np.nextafter(high[high < np.inf], np.inf)])
         cuts[each] = np.unique(bounds[bounds > -np.inf])
     sizes = np.array([len(one) + 1 for one in cuts], np.int64).reshape(operands, LINES)
     ends = np.cumsum(sizes, axis=1)
