@@ -129,7 +129,7 @@ def _list(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
         return WELL
-    console = Console()
+    console = Console(markup=False)
     for document, group in groupby(listed, key=lambda each: str(each["document"])):
         table = Table(title=f"{document} {DOCUMENTS[document]}", title_justify="left", expand=True)
         for heading, ratio in (("id", None), ("claim", 3), ("paper", 2), ("experiment", 4), ("full grid", 1)):
@@ -258,7 +258,7 @@ def _print_verdicts(chosen: Sequence[Experiment], results: Sequence[Result]) -> 
         state = Text(line.state, style=COLOURS.get(line.state, ""))
         cells = (Text(text) for text in (line.claim.paper, line.ours, ratio))
         table.add_row(Text(line.claim.id, style="bold"), *cells, state)
-    console = Console()
+    console = Console(markup=False)
     console.print(table)
     for line in told:
         if line.reason:

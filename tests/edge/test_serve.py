@@ -92,6 +92,10 @@ def test_what_a_session_was_given_is_there_after_a_kill(tmp_path: Path) -> None:
             with client.subscribed(id="s1", topic="a") as events:
                 assert [next(events).id for _ in range(4)] == ["e0", "e1", "e2", "e3"]
         assert second.stop() == 0
+    refused, said = run("--mqtt", "0", "--web", "0", "--data", data, "--name", "other")
+    name = first.where["name"]
+    assert refused == 1
+    assert f"holds what the node {name!r} keeps, and this one is called 'other': start it as {name!r}" in said
 
 
 def test_a_client_goes_on_through_a_kill_of_the_broker_without_loss_or_doubles(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def _run(parsed: argparse.Namespace) -> int:
     if parsed.backfill is not None:
         pipeline = backfill_of(pipeline, parsed.backfill, parsed.into)
         log = parsed.log or Path(parsed.into, "backfill.log")
-    console = Console()
+    console = Console(markup=False)  # names and conditions may have brackets
     if parsed.check:
         from distributary.spark.pipeline.followed.readers import require_readable
         from distributary.spark.pipeline.writable import require_writable

@@ -104,7 +104,7 @@ def console() -> Console:
     """Where tables are printed: as wide as the terminal, or of one width where there is none."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
+    return Console(markup=False, width=None if sys.stdout.isatty() else WIDTH_OF_FILES)
 
 
 def progress_shown() -> Progress:
@@ -112,7 +112,7 @@ def progress_shown() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, markup=False)
     return Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(),

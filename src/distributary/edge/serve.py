@@ -45,6 +45,7 @@ from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.live.greeting import Endpoint
 from distributary.live.journal import Journal
+from distributary.live.node_name import known_name
 from distributary.live.security import TlsFiles, is_loopback
 from distributary.live.status import StatusServer, log_line
 from distributary.model import Event
@@ -269,16 +270,10 @@ class ServedBroker:
 
     def _own_name(self) -> str:
         """The name of a node that was given none: the same for the same data, another in every network."""
+        new = f"serve-{uuid4().hex[:8]}"
         if self.settings.data is None:
-            return f"serve-{uuid4().hex[:8]}" if self.settings.contacts else "serve"
-        file = self.settings.data / "name"
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            if not file.exists():
-                file.write_text(f"serve-{uuid4().hex[:8]}\n")
-            return file.read_text().strip() or "serve"
-        except OSError as error:
-            raise DistributaryError(f"{self.settings.data} cannot be used: {error.strerror}") from None
+            return new if self.settings.contacts else "serve"
+        return known_name(self.settings.data / "node") or known_name(self.settings.data) or new
 
     def _failed(self, error: DistributaryError) -> None:
         self._note(str(error))

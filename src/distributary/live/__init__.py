@@ -14,7 +14,7 @@ Modules, in reading order:
 - `connection`: one connection, from its greeting to its end.
 - `peers`: what brokers ask each other beside what their nodes say.
 - `links`: one connection to each node that a node talks to, with TLS, bounds and beats.
-- `write_ahead`, `journal`: what a node keeps on its disk.
+- `write_ahead`, `journal`, `node_name`: what a node keeps on its disk, and whose disk it is.
 - `runner`: drives one node, by any clock and any network.
 - `neighbours`: where other nodes listen, for when a node comes back.
 - `kernel_process`: has kernels compiled, while brokers go on without them.

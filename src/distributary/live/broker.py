@@ -151,7 +151,7 @@ class LiveBroker:
         try:
             self._needs_kernels = True
             KERNEL_PROCESS.enter(self._notice)
-            stored = await asyncio.to_thread(self.journal.open) if self.journal is not None else {}
+            stored = await asyncio.to_thread(self.journal.open, self.name) if self.journal is not None else {}
             endpoint = await self.links.listen(host, port)
             await self._take_part(self._neighbours.restore(stored))
         except BaseException:

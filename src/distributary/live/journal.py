@@ -33,6 +33,7 @@ from typing import NamedTuple
 
 from distributary.errors import DamagedError, DistributaryError, quoted
 from distributary.live.codec import CodecError, decode, encode
+from distributary.live.node_name import claim_data
 from distributary.live.write_ahead import safe_frames_lost
 from distributary.overlay.node import Message, Store
 
@@ -104,12 +105,12 @@ class Journal:
 
     # Opening and closing.
 
-    def open(self) -> dict[str, Message]:
-        """What is stored, by name, in the order in which the names were first stored.
+    def open(self, owner: str | None = None) -> dict[str, Message]:
+        """What is stored, by name, in the order in which the names were first stored; for a node of a name.
 
         DamagedError when it is not what was written: the files have been set aside, and opening again begins
         with nothing. DistributaryError when the directory is in use, cannot be used, or holds what this
-        version cannot read; then nothing is changed.
+        version cannot read, or is another node's; then nothing is changed.
         """
         try:
             if self.directory.exists() and not self.directory.is_dir():
@@ -118,6 +119,8 @@ class Journal:
             self._take_lock()
             stored = self._read()
             self._require_one_more_write()
+            if owner is not None:
+                claim_data(self.directory, owner)
         except OSError as error:
             self._release()
             raise DistributaryError(f"{self.directory} cannot be used: {error.strerror}") from error

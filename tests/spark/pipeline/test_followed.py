@@ -6,6 +6,7 @@ import csv
 import json
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
@@ -22,6 +24,7 @@ from distributary.model import Subscription
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.followed.follow import TableFollower, follow_once, following
 from distributary.spark.pipeline.followed.readers import FileRows
+from distributary.spark.pipeline.run import say
 from distributary.store import SubscriptionStore
 
 PIPELINE = """
@@ -296,7 +299,14 @@ def test_a_table_is_followed_as_it_changes(tmp_path: Path) -> None:
         wait_until(lambda: registered(pipeline.store) == expected(rows))
         DeltaTable(str(tmp_path / "rules")).delete("id = 's1'")
         wait_until(lambda: registered(pipeline.store) == expected(rows[1:]))
-    assert pipeline.store.version() == 3
+        rows.append({"id": "s3", "subscriber": "bob", "topic": "A", "change": '{"price": 1}'})
+        rows.append({"id": "b6", "subscriber": "bob", "where": "name rlike '[a-z]' and x[/y] > 3"})
+        write_delta(tmp_path, rows[1:])
+        wait_until(lambda: any("1 subscriptions with a tolerance are left out" in line for line in told))
+    assert pipeline.store.version() == 4
+    for line in told:  # with whatever brackets their rows have
+        say(screen := Console(file=StringIO(), width=1_000), line)
+        assert line in screen.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

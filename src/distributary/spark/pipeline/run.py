@@ -42,6 +42,7 @@ from distributary.spark.pipeline.owner import owning
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
 from distributary.spark.pipeline.start import start
 from distributary.spark.pipeline.status import PipelineStatus, keep_error, serving
+from distributary.spark.pipeline.tolerance_memory import tolerances_unkept
 from distributary.spark.pipeline.writable import require_writable
 from distributary.spark.session import logging_to, open_session
 
@@ -364,13 +365,9 @@ def _warn_of_tolerances(pipeline: Pipeline, console: Console) -> None:
     changes = pipeline.store.table()["change"]
     count = len(changes) - changes.null_count
     if count:
-        say(
-            console,
-            f"{count:,} subscriptions with a tolerance are left out: name the column that orders the events "
-            "with order under [events]",
-        )
+        say(console, tolerances_unkept(count))
 
 
 def say(console: Console, line: str) -> None:
-    """Print a line as it is, however long."""
-    console.print(line, highlight=False, soft_wrap=True)
+    """Print a line as it is, however long and whatever brackets it has."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -39,6 +39,14 @@ MOST_CHANGES = 32
 COLUMNS = pa.schema([("topic", pa.string()), ("memory", pa.binary())])
 
 
+def tolerances_unkept(count: int) -> str:
+    """What is told of subscriptions whose tolerances cannot be kept, because events have no order."""
+    return (
+        f"{count:,} subscriptions with a tolerance are left out: name the column that orders the events "
+        "with order under [events]"
+    )
+
+
 def memory_in(checkpoint: str) -> str:
     """Where below a checkpoint the memory of tolerances is."""
     return f"{checkpoint}/tolerances"

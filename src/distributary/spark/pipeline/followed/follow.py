@@ -32,6 +32,7 @@ from distributary.model import Subscription
 from distributary.quarantine import Rejection, rejection
 from distributary.spark import storage
 from distributary.spark.pipeline.followed.readers import TableReader, reader_of
+from distributary.spark.pipeline.tolerance_memory import tolerances_unkept
 from distributary.store import SubscriptionStore
 from distributary.store.columns import checked_row
 
@@ -134,6 +135,9 @@ class TableFollower:
         self._marker = f"{pipeline.checkpoint}/follows"
         self._state: str | None = None
         self._told: set[str] = set()
+        self._ordered = pipeline.events.order is not None
+        self._tolerant: int | None = None
+        """How many subscriptions had a tolerance when the table was last read."""
 
     def look(self) -> StoreChange | None:
         """Bring the store up to the table; None when the table is as it was at the last look.
@@ -159,7 +163,14 @@ class TableFollower:
                 f"subscriptions: {change.added:,} added, {change.replaced:,} replaced, {change.removed:,} "
                 f"removed, as {self._reader.name} says; version {change.version}"
             )
+        self._tell_tolerances(sum(one.change is not None for one in content.wanted.values()))
         return change
+
+    def _tell_tolerances(self, count: int) -> None:
+        """Say that tolerances cannot be kept, when there are more of them than at the last look."""
+        if not self._ordered and self._tolerant is not None and count > self._tolerant:
+            self._tell(tolerances_unkept(count))
+        self._tolerant = count
 
     def look_or_tell(self) -> None:
         """The same, but what goes wrong is told, once for each reason, and left for the next time."""
