@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -12,6 +13,8 @@ from distributary.edge.mqtt.room import MqttPeer, MqttRoom
 SUBPROTOCOL = "mqtt"
 UNSUPPORTED = 1003
 """The code a WebSocket is closed with that brings a text."""
+TOLD = 1 << 16
+"""Bytes from which on it is told that they have been sent, as TCP tells it: somebody may wait for that."""
 
 
 class SocketLine:
@@ -57,8 +60,11 @@ class SocketLine:
         """Wait until the connection may be read from."""
         await self._readable.wait()
 
-    async def send_all(self) -> None:
-        """Send what is written, from now to the end; returns once, when the connection is to end."""
+    async def send_all(self, drained: Callable[[], None]) -> None:
+        """Send what is written, from now to the end; returns once, when the connection is to end.
+
+        Calls `drained` when much has been sent, as more may have waited for that.
+        """
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -69,6 +75,8 @@ class SocketLine:
                 self._sending = 0
             if self.closing and not self._unsent:
                 return
+            if len(data) >= TOLD:
+                drained()
 
 
 async def serve_mqtt(room: MqttRoom, socket: WebSocket, peer: MqttPeer) -> None:
@@ -79,7 +87,7 @@ async def serve_mqtt(room: MqttRoom, socket: WebSocket, peer: MqttPeer) -> None:
 
     async def send() -> None:
         with suppress(WebSocketDisconnect, RuntimeError):  # the other side was quicker
-            await line.send_all()
+            await line.send_all(connection.drained)
 
     sending = asyncio.create_task(send())
     sending.add_done_callback(lambda task: line.resume())
@@ -99,8 +107,6 @@ async def serve_mqtt(room: MqttRoom, socket: WebSocket, peer: MqttPeer) -> None:
                 code = UNSUPPORTED
                 break
             connection.receive(message["bytes"])
-            if line.buffered == 0:
-                connection.drained()
     finally:
         connection.lost()
         line.close()
