@@ -55,8 +55,8 @@ wheel: $(VENV)/dev      ## sdist and wheel in dist/, checked, and tried in an en
 	$(BIN)/python -m build
 	DISTRIBUTARY_DIST=dist $(BIN)/pytest -q -m 'chaos or not chaos' tests/house/test_wheel.py
 
-versions: $(VENV)/dev jdk ## some tests with the lowest and the highest versions we allow (ENDS=lowest PYTHON=python3.12)
-	$(BIN)/python scripts/versions.py $(ENDS) --python $(PYTHON)
+versions: $(VENV)/dev jdk ## some tests with the lowest and the highest versions we allow, in every Python there is (ENDS=lowest PYTHON=python3.12)
+	$(BIN)/python scripts/versions.py $(ENDS) $(if $(findstring file,$(origin PYTHON)),,--python $(PYTHON))
 
 jdk:                    ## see that a Java 17 or newer is there, for the parts that run on Spark
 	@sh scripts/jdk

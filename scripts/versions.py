@@ -1,19 +1,24 @@
 """Runs some tests with the lowest and with the highest versions that pyproject.toml allows: `make versions`.
 
-For each end it makes an environment below build/versions, installs the wheel with its Spark, and runs `TESTS`
-there, one by one; kernels are compiled anew, so it takes its time. Lowest is the lower bound of every
-direct dependency of the library and of the extra `spark`; highest is what pip takes. The outcome of each is
-added to build/versions/outcome.jsonl and printed as a row of the table in docs/spark.md.
+For each end and each Python it makes an environment below build/versions, installs the wheel with its
+Spark, and runs `TESTS` there, one by one; kernels are compiled anew, so it takes its time. Lowest is, of
+every direct dependency of the library and of the extra `spark`, the lowest version that we allow and that has
+a wheel for that Python; highest is the newest that goes with the others. The outcome of each is added to
+build/versions/outcome.jsonl and printed as a row of the table in docs/spark.md.
 
-    python scripts/versions.py [lowest] [highest] [--python PATH]
+    python scripts/versions.py [lowest] [highest] [--python PATH]...
+
+Without `--python` it takes every Python of `PYTHONS` that is on the PATH or among pyenv's.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -37,26 +42,54 @@ TESTS = (
 )
 """What can break with another version: Arrow, kernels, and every way into Spark."""
 SHOWN = ("python", "pyspark", "pyarrow", "numpy", "pandas", "numba")
+EXTRAS = ("spark", "sql")
+"""What of ours the tests need: they keep subscriptions in databases, too."""
 TOOLS = ("pytest>=8,<9.1", "pytest-xdist", "hypothesis", "packaging")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 TOLERATED = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 """Early releases of Spark leave sockets open, which is no error of ours."""
 
 
-def lower_bound(requirement: Requirement) -> str | None:
-    """The lowest version that a requirement allows, as a requirement; None when it has no lower bound.
-
-    >>> lower_bound(Requirement("pyspark[connect]>=4.1,<5"))
-    'pyspark==4.1'
-    """
-    found = [each.version for each in requirement.specifier if each.operator == ">="]
-    return f"{requirement.name}=={found[0]}" if found else None
-
-
-def lowest() -> list[str]:
-    """The lower bounds of what the library and its Spark depend on directly."""
+def direct() -> list[str]:
+    """What the library and its Spark depend on directly, as pyproject.toml says it."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["spark"]]
-    return [bound for each in asked if (bound := lower_bound(Requirement(each)))]
+    return [*project["dependencies"], *project["optional-dependencies"]["spark"]]
+
+
+def installed() -> list[str]:
+    """All that is asked for by name in an environment: what `EXTRAS` bring, and the tools."""
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    extras = [each for extra in EXTRAS for each in project["optional-dependencies"][extra]]
+    return [*project["dependencies"], *extras, *TOOLS]
+
+
+def at_an_end(end: str) -> list[str]:
+    """Arguments of `uv pip install` for the direct dependencies at one end.
+
+    What is compiled comes as a wheel, so the lowest that a Python can have is not built from source;
+    of Spark there is no wheel.
+    """
+    wheels = [Requirement(each).name for each in direct()]
+    binary = [f"--only-binary={name}" for name in (*wheels, "llvmlite") if name != "pyspark"]
+    resolution = "lowest-direct" if end == "lowest" else "highest"
+    return ["--resolution", resolution, *binary, *direct()]
+
+
+def pythons() -> list[str]:
+    """The Pythons of `PYTHONS` that there are, on the PATH or among pyenv's, one of each version."""
+    return [found for version in PYTHONS if (found := python_of(version))]
+
+
+def python_of(version: str) -> str | None:
+    """A Python of a version that runs; None where there is none. A shim of pyenv's may stand for none."""
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    on_path = shutil.which(f"python{version}")
+    found = sorted(home.glob(f"versions/{version}*/bin/python{version}"))
+    for each in [*([on_path] if on_path else []), *map(str, found)]:
+        said = subprocess.run([each, "--version"], capture_output=True, text=True, check=False)
+        if said.returncode == 0 and said.stdout.startswith(f"Python {version}."):
+            return each
+    return None
 
 
 def built_wheel() -> Path:
@@ -71,12 +104,19 @@ def built_wheel() -> Path:
 
 def environment(end: str, python: str, wheel: Path) -> Path:
     """An environment with the versions of an end, made anew; gives its Python."""
-    subprocess.run([python, "-m", "venv", "--clear", PLACE / end], check=True)
-    inside = PLACE / end / "bin" / "python"
-    pins = lowest() if end == "lowest" else []
-    install = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, f"{wheel}[spark]", *TOOLS, *pins], check=True)
+    place = PLACE / f"{end}-{Path(python).name}"
+    subprocess.run([python, "-m", "venv", "--clear", place], check=True)
+    inside = place / "bin" / "python"
+    subprocess.run([inside, "-m", "pip", "install", "--quiet", "uv"], check=True, env=plain())
+    install = [inside, "-m", "uv", "pip", "install", "--quiet", "--python", inside]
+    subprocess.run([*install, *at_an_end(end)], check=True, env=plain())
+    subprocess.run([*install, f"{wheel}[{','.join(EXTRAS)}]", *TOOLS], check=True, env=plain())
     return inside
+
+
+def plain() -> dict[str, str]:
+    """The variables of this process, without what would lead to the sources in place of the wheel."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def versions(inside: Path) -> dict[str, str]:
@@ -92,7 +132,7 @@ def versions(inside: Path) -> dict[str, str]:
 def tried(inside: Path) -> str:
     """Run the tests in an environment; gives the last line that pytest prints."""
     warnings = [part for each in TOLERATED for part in ("-W", each)]
-    settings = {**os.environ, "PYSPARK_PYTHON": str(inside), "PYSPARK_DRIVER_PYTHON": str(inside)}
+    settings = {**plain(), "PYSPARK_PYTHON": str(inside), "PYSPARK_DRIVER_PYTHON": str(inside)}
     command = [inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", *warnings, *TESTS]
     with subprocess.Popen(command, cwd=TOP, env=settings, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -109,13 +149,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("ends", nargs="*", metavar="END", help="lowest or highest (both)")
-    parser.add_argument("--python", default=sys.executable, help="the Python of the environments")
+    parser.add_argument("--python", action="append", help="a Python to try in place of all that there are")
     given = parser.parse_args()
     PLACE.mkdir(parents=True, exist_ok=True)
     wheel = built_wheel()
     rows = []
-    for end in given.ends or ["lowest", "highest"]:
-        inside = environment(end, given.python, wheel)
+    asked = itertools.product(given.python or pythons(), given.ends or ["lowest", "highest"])
+    for python, end in asked:
+        inside = environment(end, python, wheel)
         outcome = {
             "end": end,
             **versions(inside),
