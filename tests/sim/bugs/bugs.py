@@ -1,30 +1,25 @@
-"""Bugs that are put into systems on purpose, one at a time: a trial must find each within some seeds.
-
-A bug is a function that patches a class; its decorator says in which trial it is to be found, and within how
-many seeds. `quick` ones are part of `make test`, all of `make chaos`.
-"""
+"""Bugs in homes, filters, overlays and single systems; those of any broker are in `brokers`, and
+HOPE's in `hope`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from distributary.filters.change import ChangeFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Delivery, Event, EventKey, Offset, SubscriptionKey
+from distributary.model import Delivery, Event, EventKey, SubscriptionKey
 from distributary.overlay.courier import Courier
 from distributary.overlay.replication import Replication
 from distributary.overlay.ring.stabilisation import Stabilisation
-from distributary.sim.trials.trial import Trial
 from distributary.systems.attributes.broker import AttributeBroker
 from distributary.systems.attributes.schema import NumberAttribute
 from distributary.systems.central import CentralBroker, CentralRegistration
 from distributary.systems.flooding import FloodingBroker
 from distributary.systems.home import Home
-from distributary.systems.hope.kbsp import Kbsp
 from distributary.systems.lookups import LookupBroker
 from distributary.systems.state_aware.broker import StateAwareBroker
 from distributary.systems.state_aware.mfd import MFDBroker
@@ -32,140 +27,16 @@ from distributary.systems.state_aware.order import ValueStamp
 from distributary.systems.state_aware.sf import SFBroker
 from distributary.systems.state_aware.thresholds import ThresholdsBroker
 from distributary.systems.tree.broker import TreeBroker
-
-Patch = Callable[[pytest.MonkeyPatch], None]
-SMALL: dict[str, Any] = {"nodes": 12, "subscriptions": 60, "events": 40}
-LATER = 6.0
-"""Seconds after which a delivery comes late or again: more than the gap between events."""
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A bug, the trial that finds it, and within how many seeds."""
-
-    name: str
-    patch: Patch
-    trial: Trial
-    seeds: int
-    quick: bool
-
-
-BUGS: list[Bug] = []
-
-
-def bug(
-    system: str, scenario: str = "calm", *, seeds: int = 1, quick: bool = False, **settings: Any
-) -> Callable[[Patch], Patch]:
-    """Add a bug to the suite."""
-
-    def add(patch: Patch) -> Patch:
-        trial = Trial(system, scenario, **{**SMALL, **settings})
-        name = f"{patch.__name__.replace('_', ' ')} in {system}"
-        BUGS.append(Bug(name, patch, trial, seeds, quick))
-        return patch
-
-    return add
-
+from sim.bugs.suite import bug, one_by_one, unheard
 
 # What a home does with what it is given.
 
 
-def one_by_one(patch: pytest.MonkeyPatch) -> None:
-    """Have homes take the events of a batch as they take single ones, so that a bug there is met by all."""
-
-    def offer_all(self: Home, numbers: Sequence[int], events: Sequence[Event], epoch: float) -> None:
-        for number, event in zip(numbers, events, strict=True):
-            self.offer(event, Offset(epoch, number))
-
-    patch.setattr(Home, "offer_all", offer_all)
-
-
-@bug("central")
-@bug("tree")
-@bug("hope-kbpp")
-@bug("flooding", quick=True)
-def mute(patch: pytest.MonkeyPatch) -> None:
-    one_by_one(patch)
-    patch.setattr(Home, "_hand_out", lambda self, event, keys, reached, offset=None: None)
-
-
-@bug("state-aware-mfd", quick=True)
+@bug("state-aware-mfd")
 @bug("state-aware-sf")
 @bug("state-aware-thresholds")
 def mute_rendezvous(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(StateAwareBroker, "notify", lambda self, item, event, stamp, fired: None)
-
-
-def unheard(patch: pytest.MonkeyPatch, deaf_to: Callable[[Home, SubscriptionKey], bool]) -> None:
-    """Have homes deliver nothing for some subscriptions."""
-    whole = Home._hand_out
-
-    def hand_out(
-        self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: Any, offset: Any = None
-    ) -> None:
-        whole(self, event, [key for key in keys if not deaf_to(self, key)], reached, offset)
-
-    one_by_one(patch)
-    patch.setattr(Home, "_hand_out", hand_out)
-
-
-@bug("flooding", quick=True)
-@bug("tree")
-def deaf_to_subscriptions(patch: pytest.MonkeyPatch) -> None:
-    unheard(patch, lambda home, key: key.subscriber[-1] in "123")
-
-
-def postponed(patch: pytest.MonkeyPatch, *, at_once: bool) -> None:
-    """Deliver later, or at once and later again."""
-    made, hand_out = Home.__init__, Home._hand_out
-
-    def init(self: Home, *args: Any, **options: Any) -> None:
-        made(self, *args, **options)
-        self.node.at_alarm("later", self.node.deliver)
-
-    def late(
-        self: Home, event: Event, keys: Iterable[SubscriptionKey], reached: Any, offset: Any = None
-    ) -> None:
-        before = len(self.node._effects)
-        hand_out(self, event, keys, reached, offset)
-        given = [effect.item for effect in self.node._effects[before:]]
-        if not at_once:
-            del self.node._effects[before:]
-        for item in given:
-            self.node.wake_after(LATER, "later", item)
-
-    patch.setattr(Home, "__init__", init)
-    one_by_one(patch)
-    patch.setattr(Home, "_hand_out", late)
-
-
-@bug("flooding")
-@bug("state-aware-mfd")
-@bug("central", quick=True)
-def late(patch: pytest.MonkeyPatch) -> None:
-    postponed(patch, at_once=False)
-
-
-@bug("attributes")
-@bug("state-aware-mfd")
-@bug("tree", quick=True)
-def repeated_later(patch: pytest.MonkeyPatch) -> None:
-    postponed(patch, at_once=True)
-
-
-@bug("flooding")
-@bug("hope-kbsp")
-def leaking(patch: pytest.MonkeyPatch) -> None:
-    whole = Home.offer
-
-    def offer(self: Home, event: Event, offset: Any = None) -> None:
-        whole(self, event, offset)
-        if event.id.endswith("3"):
-            for key in self.subscriptions:
-                self.node.deliver(Delivery(event, key.subscriber, (key.id,)))
-
-    one_by_one(patch)
-    patch.setattr(Home, "offer", offer)
 
 
 @bug("central", "crash")
@@ -341,11 +212,6 @@ def only_some_attributes_looked_up(patch: pytest.MonkeyPatch) -> None:
         whole(self, replace(event, attributes=kept))
 
     patch.setattr(AttributeBroker, "publish", publish)
-
-
-@bug("hope-kbsp", seeds=3)
-def no_adverts_to_neighbours(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Kbsp, "_advertise_all", lambda self, about: None)
 
 
 @bug("state-aware-mfd", subscriptions=200, events=200, seeds=3)

@@ -48,6 +48,14 @@ def test_neighbours_are_told_the_least_demanding_filters_of_the_sources_above(
         assert table.of(source) == {filter for filter, its in known if its == source}
 
 
+def test_a_filter_stays_covered_when_one_of_two_that_cover_it_is_removed() -> None:
+    table = FilterTable(DIMENSION, vertex=0)
+    for filter in (0b001, 0b011, 0b111):
+        table.add(filter, DIMENSION)
+    table.remove(0b011, DIMENSION)
+    assert table.told(0) == {0b001}
+
+
 @given(vertices, actions, filters, st.integers(-1, DIMENSION - 1))
 def test_an_event_goes_to_every_source_above_that_asks_for_no_bit_it_lacks(
     vertex: int, steps: list[tuple[bool, int, int]], event: int, above: int
