@@ -37,7 +37,19 @@ class Indistinguishable(TopicShapes):
     key_bits: ClassVar[int] = 0
 
 
-ENGINES: list[type[Index[Any]]] = [*SEARCHED["topic"], Colliding, Indistinguishable]
+class Many(TopicShapes):
+    """Searches for each batch, however small, as for a large one."""
+
+    few: ClassVar[int] = 0
+
+
+class ManyColliding(Many):
+    """The same with keys of one bit."""
+
+    key_bits: ClassVar[int] = 1
+
+
+ENGINES: list[type[Index[Any]]] = [*SEARCHED["topic"], Colliding, Indistinguishable, Many, ManyColliding]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -49,10 +61,13 @@ def test_every_index_answers_as_the_oracle_does(
     check_against_oracle(engine(), taken, events, oracle_topic.wants)
 
 
+@pytest.mark.parametrize("kind", [TopicShapes, Many])
 @given(patterns=st.lists(oracle_topic.patterns, min_size=30, max_size=120), topics=oracle_topic.events(20))
 @settings(max_examples=examples(40), deadline=None)
-def test_shapes_are_right_when_there_are_many(patterns: list[str], topics: list[Event]) -> None:
-    index = TopicShapes()
+def test_shapes_are_right_when_there_are_many(
+    kind: type[TopicShapes], patterns: list[str], topics: list[Event]
+) -> None:
+    index = kind()
     index.add_many(range(len(patterns)), map(TopicFilter.parse, patterns))
     rows, slots = index.match_batch(EventBatch.from_events(topics))
     expected = {

@@ -195,9 +195,10 @@ class Combinations:
     def passed_by(self, single: SingleEvent) -> Ints:
         """The slots all of whose filters one event passes, in any order."""
         passed = NO_SLOTS if self._everything is None else np.array([self._everything], np.int32)
+        verifiers = self._verifiers
         for kind, index in self._indexes.items():
             slots = index.find(single)
-            if len(slots) and self._verifiers:
+            if verifiers and len(slots):
                 slots = self._verified(kind, single, slots)
             if len(slots):
                 passed = np.concatenate((passed, slots)) if len(passed) else slots

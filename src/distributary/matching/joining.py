@@ -21,6 +21,9 @@ EXPECTED = 24
 NUMBER_BITS = 32
 """Bits of a *key* that hold the number of a text; above them is its rank, so that keys sort as texts do."""
 
+NUMBER = (1 << NUMBER_BITS) - 1
+"""The bits of a key that are the number."""
+
 
 def take_texts(numbers: Ints, offsets: Longs, data: Bytes) -> tuple[Longs, Bytes]:
     """The offsets and bytes of the texts of these numbers; behind the last are bytes of no meaning."""

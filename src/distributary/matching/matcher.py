@@ -10,7 +10,7 @@ Changes are live: adding or removing one subscription touches its own slot alone
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -183,7 +183,7 @@ class Matcher:
         slots = self._combinations.passed_by(single)
         if not len(slots):
             return []
-        return self._registry.ids_of(slots, self._firing(single))
+        return self._registry.ids_of(slots, single, self._change.fire_single)
 
     def match_numbers(self, event: Event) -> list[int]:
         """As `match`, with the subscriptions' numbers in place of their ids, in no particular order.
@@ -195,7 +195,7 @@ class Matcher:
         slots = self._combinations.passed_by(single)
         if not len(slots):
             return []
-        numbers = self._registry.numbers_of(slots, self._firing(single))
+        numbers = self._registry.numbers_of(slots, single, self._change.fire_single)
         found: list[int] = numbers if isinstance(numbers, list) else numbers.tolist()
         return found
 
@@ -205,10 +205,6 @@ class Matcher:
         wanted = self._wanted(batch, self._combinations.passed(batch), "apply")
         rows, numbers = by_row(wanted, batch.rows)
         return rows, numbers
-
-    def _firing(self, single: SingleEvent) -> Callable[[Ints], Ints]:
-        """From slots to the subscriptions whose tolerance this event exceeds. Tolerances take note of it."""
-        return lambda slots: self._change.fire_single(single, slots)
 
     def matches(self, batch: EventBatch, *, tolerances: Tolerances = "apply") -> Matches:
         """All matches of the well-formed events of a batch, as columns.

@@ -13,17 +13,21 @@ the longer way, by two. For one slot, and for very few that all take it, no kern
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from distributary.kernel import Bytes, Ints, Longs, inlined, kernel, sealed
 from distributary.matching.bound import BoundArrays, array_at
-from distributary.matching.joining import EXPECTED, divided, join_texts
+from distributary.matching.joining import EXPECTED, NUMBER, divided, join_texts
 from distributary.matching.memory import prefetch
 from distributary.matching.names import CHANGED, NameTable, key_of
+from distributary.matching.single import SingleEvent
 
 NONE = -1
+
+Fire: TypeAlias = Callable[[SingleEvent, Ints], Ints]
+"""Gives the numbers of the subscriptions with a tolerance, among those of some slots, that want one event."""
 
 FEW = 3
 """So many slots and subscriptions of one event are looked up without a kernel, whose call costs more."""
@@ -39,7 +43,7 @@ class SlotIds:
     `bases` say which.
     """
 
-    __slots__ = ("_bound", "_is_separable", "_keys", "_separator", "_views", "bases", "names")
+    __slots__ = ("_bound", "_is_separable", "_keys", "_separator", "_texts", "_views", "bases", "names")
 
     def __init__(self, first: Ints, first_changing: Ints, following: Ints, names: NameTable) -> None:
         lists = (first, first_changing, following)
@@ -47,6 +51,7 @@ class SlotIds:
         self._keys = _only_keys(*lists, sealed(names.rank))
         self._views: tuple[memoryview, ...] = tuple(array.data for array in lists)
         texts, separator = names.separated()
+        self._texts = tuple(array.data for array in (self._keys, *(array for array, _ in texts)))
         self._is_separable, self._separator = separator is not None, separator or 0
         ranked = (*lists, names.rank)
         self._bound = BoundArrays([*((array, np.int32) for array in ranked), (self._keys, np.int64), *texts])
@@ -60,7 +65,7 @@ class SlotIds:
         """Take note that the list of a slot changes: it has no key from here on."""
         self._keys[slot] = NONE
 
-    def ids(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
+    def ids(self, slots: Ints, single: SingleEvent, fire: Fire) -> list[str]:
         """The ids of the subscriptions of these slots, of which there are some, sorted.
 
         Given slots some of which have subscriptions with a tolerance, `fire` gives the numbers of those that
@@ -72,7 +77,7 @@ class SlotIds:
         joined: Bytes = np.empty(SHORT * EXPECTED if self._is_separable else 0, np.uint8)
         count, left, length = _name(self._bound.words, slots, self._separator, keys, joined)
         if left:
-            numbers = self.numbers(keys[-left:].astype(np.int32), fire)
+            numbers = self.numbers(keys[-left:].astype(np.int32), single, fire)
             if isinstance(numbers, list) and not count:  # no kernel is worth its call
                 return self.names.ordered(numbers)
             numbers = np.asarray(numbers, np.int32)
@@ -81,14 +86,14 @@ class SlotIds:
                 return self.names.ordered(numbers, keys[:count])
         return divided(joined, length, self._separator) if length else self.names.in_order(keys[:count])
 
-    def numbers(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[int] | Ints:
+    def numbers(self, slots: Ints, single: SingleEvent, fire: Fire) -> list[int] | Ints:
         """The numbers of the subscriptions of these slots, in any order; as a list where they are few.
 
         `fire` is asked as in `ids`.
         """
         numbers, tolerant = self._numbers_of(slots)
         if tolerant:
-            fired = fire(slots)
+            fired = fire(single, slots)
             if isinstance(numbers, list) and len(fired) <= FEW:
                 numbers += fired.tolist()
             else:
@@ -97,6 +102,11 @@ class SlotIds:
 
     def _only_id(self, slot: int) -> str | None:
         """The id of a slot's only subscription, if it has no tolerance; None when there is not just that."""
+        keys, offsets, texts = self._texts
+        key = keys[slot]
+        if key != NONE:
+            number = key & NUMBER
+            return str(texts[offsets[number] : offsets[number + 1]], "utf-8")
         first, first_changing, following = self._views
         number = first[slot]
         if number == NONE or following[number] != NONE or first_changing[slot] != NONE:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from distributary.kernel import Bytes, Ints, Longs, kernel
 from distributary.matching.bound import BoundArrays, array_at
 from distributary.matching.index import Pairs
-from distributary.matching.joining import NUMBER_BITS, copied_texts, texts_array
+from distributary.matching.joining import NUMBER, NUMBER_BITS, copied_texts, texts_array
 from distributary.matching.memory import prefetch
 from distributary.matching.names import NameTable
 from distributary.matching.naming import NONE, SHORT, SlotIds, bound_ids, fetch_keys, put_keys
@@ -20,7 +20,6 @@ from distributary.matching.order import WORD_BITS, sort_words
 
 MOST = 1 << 14
 """Up to so many pairs are named by one kernel."""
-NUMBER = (1 << NUMBER_BITS) - 1
 
 NamedPairs = tuple[Ints, pa.Array, pa.Array]
 """Rows, ids and subscribers of matches, as those of `matcher.Matches`."""

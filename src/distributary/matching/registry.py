@@ -11,7 +11,6 @@ arrays by number and slot, an opened registry copies the pages that it writes to
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -24,11 +23,12 @@ from distributary.matching import frozen
 from distributary.matching.index import AnyArrays, Arrays, Pairs
 from distributary.matching.matches import CodedTexts, Matches, WrittenTexts, coded_subscribers
 from distributary.matching.names import NameTable
-from distributary.matching.naming import NONE, SlotIds
+from distributary.matching.naming import NONE, Fire, SlotIds
 from distributary.matching.order import at_places, by_row_and_rank
 from distributary.matching.pair_naming import PairNames
 from distributary.matching.placing import PlacedPairs, is_dense, placed_numbers, placed_slots
 from distributary.matching.serials import Serials
+from distributary.matching.single import SingleEvent
 
 ROOM = 8
 """After very many were entered there is room for one more for each so many."""
@@ -272,13 +272,13 @@ class SubscriptionRegistry:
         out_rows, ids, subscribers = named
         return Matches(out_rows, WrittenTexts(ids), lambda: WrittenTexts(subscribers))
 
-    def ids_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[str]:
+    def ids_of(self, slots: Ints, single: SingleEvent, fire: Fire) -> list[str]:
         """The ids of the subscriptions of one event's slots: see `SlotIds.ids`."""
-        return self._ids().ids(slots, fire)
+        return self._ids().ids(slots, single, fire)
 
-    def numbers_of(self, slots: Ints, fire: Callable[[Ints], Ints]) -> list[int] | Ints:
+    def numbers_of(self, slots: Ints, single: SingleEvent, fire: Fire) -> list[int] | Ints:
         """The numbers of the subscriptions of one event's slots: see `SlotIds.numbers`."""
-        return self._ids().numbers(slots, fire)
+        return self._ids().numbers(slots, single, fire)
 
     def _ids(self) -> SlotIds:
         ids, names = self._slot_ids, self.names

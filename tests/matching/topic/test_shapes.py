@@ -25,6 +25,12 @@ class Colliding(TopicShapes):
     key_bits: ClassVar[int] = 3
 
 
+class Many(TopicShapes):
+    """Searches for each batch, however small, as for a large one."""
+
+    few: ClassVar[int] = 0
+
+
 def shapes(*patterns: str, kind: type[TopicShapes] = TopicShapes) -> TopicShapes:
     index = kind()
     index.add_many(range(len(patterns)), map(TopicFilter.parse, patterns))
@@ -37,7 +43,7 @@ def compiled(index: TopicShapes) -> Arrays:
     return segment.arrays
 
 
-@pytest.mark.parametrize("kind", [TopicShapes, Colliding])
+@pytest.mark.parametrize("kind", [TopicShapes, Colliding, Many])
 @pytest.mark.parametrize("drawn", [None, 300])
 def test_the_papers_workload_and_many_shapes_are_answered_as_by_the_tree(
     kind: type[TopicShapes], drawn: int | None
@@ -71,15 +77,29 @@ def test_many_equal_filters_are_all_found() -> None:
     assert index.match(Event("e", topic="A/B")) == list(range(5_000))
 
 
-def test_rows_with_more_hits_than_there_is_room_for_are_answered_in_full() -> None:
+@pytest.mark.parametrize("kind", [TopicShapes, Many])
+def test_rows_with_more_hits_than_there_is_room_for_are_answered_in_full(kind: type[TopicShapes]) -> None:
     levels = [["A"], *[[f"{number}", "*"] for number in range(11)]]
     patterns = ["/".join(pattern) for pattern in itertools.product(*levels)]
     assert len(patterns) > LEAST_HITS
     hit = "/".join(level[0] for level in levels)
     events = [Event(str(number), topic=topic) for number, topic in enumerate([hit, "B", hit, hit])]
-    rows, slots = shapes(*patterns).match_batch(EventBatch.from_events(events))
+    rows, slots = shapes(*patterns, kind=kind).match_batch(EventBatch.from_events(events))
     found = sorted(zip(rows.tolist(), slots.tolist(), strict=True))
     assert found == [(row, slot) for row in (0, 2, 3) for slot in range(len(patterns))]
+
+
+@pytest.mark.parametrize("kind", [TopicShapes, Many])
+def test_what_was_removed_or_replaced_is_found_no_more(kind: type[TopicShapes]) -> None:
+    index = shapes(*["A"] * 6, kind=kind)
+    batch = EventBatch.from_events([Event("e", topic="A"), Event("f", topic="A/B")])
+    assert index.match_batch(batch).slots.tolist() == [0, 1, 2, 3, 4, 5] * 2
+    index.remove(2)
+    index.remove(4)
+    index.add(4, TopicFilter.parse("A/B"))
+    rows, slots = index.match_batch(batch)
+    found = sorted(zip(rows.tolist(), slots.tolist(), strict=True))
+    assert found == [(0, 0), (0, 1), (0, 3), (0, 5), (1, 0), (1, 1), (1, 3), (1, 4), (1, 5)]
 
 
 def test_prefixes_are_known_only_where_shapes_are_many() -> None:

@@ -28,6 +28,7 @@ from numpy.typing import DTypeLike, NDArray
 from distributary.filters.topic import TopicFilter
 from distributary.kernel import (
     Bytes,
+    Flags,
     Ints,
     Longs,
     Words,
@@ -36,6 +37,7 @@ from distributary.kernel import (
     read_table,
     sealed_arrays,
     table_arrays,
+    with_room,
 )
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
@@ -72,7 +74,7 @@ REMEMBERED = 1024
 
 
 FEW_HITS = 64
-"""How many filters of one topic are made room for at first."""
+"""How many filters of one topic, or of a few, are made room for at first."""
 
 
 class Searched(NamedTuple):
@@ -157,6 +159,9 @@ class TopicShapes(CompiledIndex[TopicFilter]):
     key_bits: ClassVar[int] = 64
     """How much of a key is used. Fewer bits make keys collide, which must change no answer."""
 
+    few: ClassVar[int] = 256
+    """Up to so many events are searched by one kernel."""
+
     def gatherer(self) -> TextGatherer[TopicFilter]:
         """The texts are all there is to compile."""
         return TextGatherer()
@@ -205,6 +210,19 @@ class TopicShapes(CompiledIndex[TopicFilter]):
             return self._search_with(memo, segment, topics)
         finally:
             memo.free.release()
+
+    def match_batch(self, batch: EventBatch) -> Pairs:
+        """Search for a few events by one kernel, without the memo, whose calls cost more than it spares."""
+        topics = batch.topics
+        if topics is None or len(topics.starts) > self.few:
+            return super().match_batch(batch)
+        texts = sealed_arrays(topics)
+        return Pairs.joined(
+            [
+                Pairs(*_find_in_few(number, self.bound(segment).words, *texts))
+                for number, segment in self.segments()
+            ]
+        )
 
     def _search_with(self, memo: TopicMemo, segment: CompiledSegment, topics: Strings) -> Pairs:
         """Search for those topics that the memo does not know, and tell it."""
@@ -287,9 +305,18 @@ def _nominate(first_row: int, words: Longs, *arrays: Any) -> tuple[int, int]:
     to write to are given, for a loop that may also replace them is compiled to much slower code.
     """
     hits = Hits(*arrays[0:3])
-    topics = Strings(*arrays[3:7])
-    texts, shapes, table, few = _searched(words)
-    lookups = _room_for_lookups(shapes, few, BLOCK)
+    searched = _searched(words)
+    lookups = _room_for_lookups(searched.shapes, searched.few, BLOCK)
+    following, count = _nominated(first_row, Strings(*arrays[3:7]), searched, lookups, hits)
+    return int(following), int(count)
+
+
+@kernel
+def _nominated(
+    first_row: int, topics: Strings, searched: Searched, lookups: Lookups, hits: Hits
+) -> tuple[int, int]:
+    """What `_nominate` does, with room for its lookups."""
+    texts, shapes, table, few = searched
     row = first_row
     count = 0
     while row < len(topics.starts):
@@ -311,6 +338,43 @@ def _nominate(first_row: int, words: Longs, *arrays: Any) -> tuple[int, int]:
                 count += 1
         row = following
     return row, count
+
+
+@kernel
+def _find_in_few(
+    number: int, words: Longs, data: Bytes, starts: Longs, ends: Longs, valid: Flags
+) -> tuple[Ints, Ints]:
+    """The rows and live slots that a few topics find in the segment of that number."""
+    topics = Strings(data, starts, ends, valid)
+    live, searched = live_slots(words), _searched(words)
+    table, lookups = searched.table, _room_for_lookups(searched.shapes, searched.few, BLOCK)
+    hits, room = _room_for_hits(FEW_HITS), FEW_HITS
+    found_rows, found = np.empty(FEW_HITS, np.int32), np.empty(FEW_HITS, np.int32)
+    row = count = 0
+    while row < len(starts):
+        following, hit_count = _nominated(row, topics, searched, lookups, hits)
+        if following == row:
+            room *= 2
+            hits = _room_for_hits(room)
+            continue
+        for hit in range(hit_count):
+            first, last = table.members[hits.entries[hit]], table.members[hits.entries[hit] + 1]
+            found_rows, found = (
+                with_room(found_rows, count, last - first),
+                with_room(found, count, last - first),
+            )
+            for member in range(first, last):
+                slot = live.slots[table.positions[member]]
+                if live.home[slot] == number:
+                    found_rows[count], found[count] = hits.rows[hit], slot
+                    count += 1
+        row = following
+    return found_rows[:count], found[:count]
+
+
+@inlined
+def _room_for_hits(room: Any) -> Hits:
+    return Hits(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32))
 
 
 @kernel
