@@ -10,7 +10,6 @@ import hashlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -30,6 +29,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+
+from held_ports import HeldPorts
 
 CENTRAL = "https://repo1.maven.org/maven2/"
 LISTED = Path(__file__).with_name("kafka_jars.txt")
@@ -101,16 +102,6 @@ def _java() -> str:
     return found
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody has now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
-
-
 class KafkaServer:
     """A broker in a process of its own, with its data in a directory; it comes back with both as it was."""
 
@@ -119,7 +110,8 @@ class KafkaServer:
         self._java = _java()
         self._class_path = os.pathsep.join(map(str, jars_of("server")))
         self._properties = directory / "server.properties"
-        self.port, controller = free_ports(2)
+        self._held = HeldPorts(2)
+        self.port, controller = self._held.numbers
         self.address = f"127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         self.admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import queue
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,22 +18,18 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from held_ports import HeldPorts
 from replay import replayed_by
 
 EVENTS, KILLS, PATIENCE = 400, 5, 120
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class KilledBroker:
     """`distributary serve` as a process with a directory of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.port = directory, free_port()
+        self._held = HeldPorts()
+        self.directory, self.port = directory, self._held.numbers[0]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,10 +21,13 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
+from held_ports import HeldPorts
 from kafka_server import KafkaMissingError, KafkaServer
 from replay import replayed_by
 
 PATIENCE = 120.0
+TOLD = 2_000
+"""Characters of what a broker said that are shown when records do not go on."""
 RECORDS, KILLS = 3_000, 10
 FILE = """\
 [connection]
@@ -42,11 +44,6 @@ broker = "first"
 to = "{sink}"
 where = "number >= 0"
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 class KilledBroker:
@@ -79,13 +76,21 @@ class KilledBroker:
 
     @property
     def health(self) -> str:
-        """What it counts, or why it does not say."""
+        """What it counts, or why it does not say; and the end of what it has said."""
+        name = self._directory.name
+        ended = None if self.process is None else self.process.poll()
+        if ended is not None:
+            return f"{name} has ended by itself, with {ended}: {self.said[-TOLD:]}"
+        return f"{name}: {self._answer} after {self.said[-TOLD:]}"
+
+    @property
+    def _answer(self) -> str:
         try:
             where = json.loads(self._ready.read_text())["status"]
             with urlopen(f"http://{where}/health", timeout=10) as answer:
                 return str(answer.read().decode())
         except (OSError, ValueError) as error:
-            return f"{self._directory.name}: {error!r}"
+            return repr(error)
 
     def start(self, *, wait: bool = False) -> None:
         self._ready.unlink(missing_ok=True)
@@ -116,9 +121,10 @@ def world(directory: Path) -> Iterator[tuple[KafkaServer, list[KilledBroker], st
         source, sink = kafka.topic(4), kafka.topic()
         file = directory / "kafka.toml"
         file.write_text(FILE.format(address=kafka.address, source=source, sink=sink))
-        port = free_port()
+        held = HeldPorts(2)
+        port, other = held.numbers
         first = KilledBroker(directory, "first", port, None, file)
-        brokers += [first, KilledBroker(directory, "second", free_port(), port, file)]
+        brokers += [first, KilledBroker(directory, "second", other, port, file)]
         for broker in brokers:
             broker.start(wait=True)
         yield kafka, brokers, source, sink
