@@ -16,7 +16,7 @@ from distributary.edge.mailbox import MailboxBounds, MailboxGap, MailboxItem, Ma
 from distributary.edge.sessions import Session, Sessions
 from distributary.filters.profile import Profile
 from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import LogGap, SessionState
+from distributary.overlay.broker import LogGap, SessionState, ToleranceStart
 from distributary.overlay.node import Message, Store
 
 EPOCH = 1.0
@@ -107,6 +107,9 @@ class LoggedBroker:
             again = self._random.choice([0, 0, 2])  # what was given before may come again
             self._give(subscriber, range(max(self.kept_from, number - again, 0), len(self.log)), wanted)
         done(None)
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """It measures no tolerances."""
 
     def withdraw(self, key: SubscriptionKey) -> None:
         self.registered.pop(key, None)

@@ -52,7 +52,7 @@ from distributary.model import (
     Subscription,
     SubscriptionKey,
 )
-from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState
+from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState, ToleranceStart
 from distributary.overlay.node import Address, Store
 from distributary.sim.disks import WRITE_TIME
 from distributary.sim.faults import Crash, Duplication, Fault, Injection, Loss, Partition, Reordering
@@ -115,6 +115,9 @@ class SimulatedEdge:
         request = self.requests.open([each.key for each in session.subscriptions], settled)
         request.close()
         self._call(ask, done)
+
+    def start_from(self, start: ToleranceStart) -> None:
+        self._call(lambda: self._broker.start_from(start), lambda reason: None)
 
     def withdraw(self, key: SubscriptionKey) -> None:
         self._call(lambda: self._broker.unsubscribe(key), lambda reason: None)

@@ -51,6 +51,26 @@ def test_values_given_elsewhere_count_and_are_given_back(seed: int) -> None:
     assert dict(remembered(residents)) == {key: resident.last for key, resident in alone.items()}
 
 
+@pytest.mark.parametrize("many", [False, True])
+def test_a_tolerance_starts_from_values_that_were_given_elsewhere(many: bool) -> None:
+    residents = Residents()
+    for number in range(FEW + 5 if many else 1):
+        residents.put(Subscription(f"s{number}", "ann", where="price > 0", change={"price": 5}))
+    first = SubscriptionKey("ann", "s0")
+
+    def fires(price: float, topic: str = "quotes/A") -> bool:
+        return first in residents.firing(Event("e", topic, {"price": price}))
+
+    residents.start_from(first, {}, {"quotes/A": {"price": 10.0}, "quotes/B": {"price": 1.0}})
+    assert [fires(price) for price in (12, 16, 18)] == [False, True, False]
+    residents.start_from(first, {"quotes/A": {"price": 16.0}}, {"quotes/A": {"price": 20.0}})
+    assert [fires(price) for price in (18, 24, 26)] == [False, False, True]
+    residents.start_from(first, {"quotes/A": {"price": 16.0}}, {"quotes/A": {"price": 40.0}})
+    assert [fires(price) for price in (28, 40)] == [False, True]  # something else was delivered meanwhile
+    assert [fires(price, "quotes/B") for price in (5, 7)] == [False, True]
+    residents.start_from(SubscriptionKey("bob", "gone"), {}, {"quotes/A": {"price": 1.0}})
+
+
 def remembered(residents: Residents) -> list[tuple[SubscriptionKey, object]]:
     return [(subscription.key, last) for subscription, last in residents.remembered()]
 

@@ -129,6 +129,10 @@ class ClientSession:
         """What the application has taken: with this another process goes on."""
         return self._taken.state(self._subscriptions.values())
 
+    def last(self, id: str) -> dict[str | None, dict[str, float]]:
+        """The values that a subscription with a tolerance was last given, by topic."""
+        return {topic: dict(values) for (name, topic), values in self._received.last.items() if name == id}
+
     def begin(self, subscription: Subscription) -> None:
         """A subscription is in force."""
         self._subscriptions[subscription.id] = subscription

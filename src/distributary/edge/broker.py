@@ -13,7 +13,7 @@ from typing import Protocol
 from distributary.errors import DistributaryError
 from distributary.live.broker import LiveBroker
 from distributary.model import Delivery, DeliveryBatch, Event, Offset, SubscriptionKey
-from distributary.overlay.broker import LogGap, SessionState
+from distributary.overlay.broker import LogGap, SessionState, ToleranceStart
 
 Answer = Callable[[str | None], None]
 """Called once when something that was asked for is done (None), or will not be, with the reason."""
@@ -61,6 +61,9 @@ class EdgeBroker(Protocol):
 
         Answered when they are in force: what is published from then on reaches them.
         """
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """Have a tolerance start from values that its subscriber was given elsewhere; see `Broker`."""
 
     def withdraw(self, key: SubscriptionKey) -> None:
         """Forget a subscription, if it is registered."""
@@ -130,6 +133,11 @@ class LiveEdge:
             done(str(error))
             return
         request.close()
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """Have a tolerance start from values that its subscriber was given elsewhere."""
+        if self.broker.runs:
+            self.broker.ask(lambda broker: broker.start_from(start))
 
     def withdraw(self, key: SubscriptionKey) -> None:
         """Forget a subscription, if it is registered."""

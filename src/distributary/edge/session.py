@@ -191,6 +191,10 @@ class Session:
         else:
             done(None)
 
+    def last(self, part: str) -> dict[str | None, dict[str, float]]:
+        """The values that what is in force with a tolerance was last given, by topic."""
+        return self._state.last(part)
+
     def unsubscribe(self, id: str, done: Answer) -> None:
         """End a subscription; what is in the mailbox for it stays."""
         if id not in self._asked:
@@ -289,8 +293,7 @@ class Session:
 
     def tell(self) -> None:
         """Tell the connection that something is there, or let it go because it was too slow."""
-        receiver, overrun = self._receiver, self.mailbox.overrun
-        self.mailbox.overrun = False
+        receiver, overrun, self.mailbox.overrun = self._receiver, self.mailbox.overrun, False
         if receiver is None:
             return
         if overrun:
@@ -397,20 +400,16 @@ class Session:
             self._given -= len(delivery.events)
             self._state.receive_all(delivery)
             return
-        if isinstance(delivery, DeliveryBatch):
-            if self.sees_all and self._state.receive_run(delivery):
-                names = delivery.names[0]
-                parts = tuple(dict.fromkeys(map(part_of, names)))
-                batch = delivery if parts == names else delivery._replace(names=(parts,))
-                if not self._pass_on(batch):
-                    self.mailbox.put_run(batch, self._room.now())
-                    self._settle()
-                return
-            deliveries = delivery.deliveries
-        else:
-            deliveries = [delivery]
+        if isinstance(delivery, DeliveryBatch) and self.sees_all and self._state.receive_run(delivery):
+            names = delivery.names[0]
+            parts = tuple(dict.fromkeys(map(part_of, names)))
+            batch = delivery if parts == names else delivery._replace(names=(parts,))
+            if not self._pass_on(batch):
+                self.mailbox.put_run(batch, self._room.now())
+                self._settle()
+            return
         now = self._room.now()
-        for each in deliveries:
+        for each in delivery.deliveries if isinstance(delivery, DeliveryBatch) else (delivery,):
             new, item = self._state.receive(each.event, each.subscriptions, each.offset)
             for _ in new:
                 self._state.take(item)

@@ -256,20 +256,22 @@ class LiveBroker:
 
     # What clients ask.
 
+    def ask(self, what: Callable[[Broker], None]) -> None:
+        """Ask something of the node, in its turn."""
+        broker, runner = self._running()
+        runner.call(lambda: what(broker))
+
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this broker."""
-        broker, runner = self._running()
-        runner.call(lambda: broker.subscribe(subscription))
+        self.ask(lambda broker: broker.subscribe(subscription))
 
     def resume(self, session: SessionState) -> None:
         """Register a client's subscriptions, and deliver what it has missed where the network has a log."""
-        broker, runner = self._running()
-        runner.call(lambda: broker.resume(session))
+        self.ask(lambda broker: broker.resume(session))
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""
-        broker, runner = self._running()
-        runner.call(lambda: broker.unsubscribe(key))
+        self.ask(lambda broker: broker.unsubscribe(key))
 
     def reached(self, subscriber: str) -> Offset | None:
         """Up to where a client has been given everything that its subscriptions want; None without a log."""

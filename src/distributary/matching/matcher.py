@@ -283,6 +283,11 @@ class Matcher:
             reasons.append(explain_change(self._change.filter(number), self._change.peek(event, number)))
         return Explanation(event.id, subscription_id, tuple(reasons))
 
+    def last(self, subscription_id: str, topic: str | None) -> dict[str, float]:
+        """What the tolerance of a subscription remembers of a topic, by attribute; nothing without one."""
+        number = self._registry.number(subscription_id)
+        return self._change.last(number, topic) if self._registry.is_changing(number) else {}
+
     def subscriber(self, subscription_id: str) -> str:
         """Who gets the deliveries of a subscription."""
         return self._registry.subscriber(self._registry.number(subscription_id))

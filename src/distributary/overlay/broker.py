@@ -8,6 +8,9 @@ from typing import NamedTuple, Protocol
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node, RequestKey
 
+ValuesByTopic = Mapping[str | None, Mapping[str, float]]
+"""The values last delivered to a subscription, by topic and attribute."""
+
 
 class RememberedValues(NamedTuple):
     """The values that a subscription with tolerances was last given, for one topic."""
@@ -26,6 +29,16 @@ class SessionState(NamedTuple):
     """Everything up to there has been received; None for a client that begins with what comes next."""
     last: tuple[RememberedValues, ...] = ()
     """What the tolerances of its subscriptions start from."""
+
+
+class ToleranceStart(NamedTuple):
+    """What the tolerance of a subscription is to start from."""
+
+    key: SubscriptionKey
+    before: tuple[RememberedValues, ...]
+    """What its client was last given by deliveries."""
+    values: tuple[RememberedValues, ...]
+    """What it was given since, otherwise."""
 
 
 class RequestRefusal(NamedTuple):
@@ -69,6 +82,14 @@ class Broker(Protocol):
 
     def subscribe(self, subscription: Subscription) -> None:
         """Register a subscription of a client of this node; FilterError when the system cannot serve it."""
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """Have a tolerance start from values that its client was given elsewhere.
+
+        A topic of which something was delivered meanwhile keeps that. Where systems measure tolerances
+        otherwise, nothing happens.
+        """
+        return
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""

@@ -14,7 +14,7 @@ PACKAGE = "distributary."
 
 BY_MODULE: dict[str, dict[str, int]] = {
     "model": {"Event": 1, "EventKey": 2, "Subscription": 3, "SubscriptionKey": 4, "Offset": 297},
-    "overlay.broker": {"RememberedValues": 298, "SessionState": 299},
+    "overlay.broker": {"RememberedValues": 298, "SessionState": 299, "ToleranceStart": 380},
     "edge.stored": {
         "StoredSession": 370,
         "StoredPlace": 371,

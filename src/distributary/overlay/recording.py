@@ -13,7 +13,7 @@ from typing import Any
 
 from distributary.errors import DistributaryError
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import Broker, SessionState
+from distributary.overlay.broker import Broker, SessionState, ToleranceStart
 from distributary.overlay.node import Acknowledge, Address, Deliver, Effect, Message, Node, Send, Store, Token
 from distributary.overlay.trace_text import text_of
 
@@ -84,6 +84,10 @@ class RecordedBroker(Broker):
         self._called("unsubscribe", key)
         self.recorded.unsubscribe(key)
 
+    def start_from(self, start: ToleranceStart) -> None:
+        self._called("start_from", start)
+        self.recorded.start_from(start)
+
     def resume(self, session: SessionState) -> None:
         self._called("resume", session)
         self.recorded.resume(session)
@@ -120,7 +124,10 @@ class RecordedBroker(Broker):
         self._write(f"{now!r} called {self.node.address} {name} {text_of(given)}")
 
 
-CALLS = ("subscribe", "unsubscribe", "resume", "publish", "publish_all", "restore", "suspect", "leave")
+CALLS = (
+    *("subscribe", "unsubscribe", "resume", "start_from"),
+    *("publish", "publish_all", "restore", "suspect", "leave"),
+)
 """What a line `called` may say was asked of a broker."""
 
 

@@ -32,10 +32,11 @@ from distributary.model import (
     Subscription,
     SubscriptionKey,
 )
+from distributary.overlay.broker import ValuesByTopic
 from distributary.overlay.node import Address, Node, SendMessage
 from distributary.overlay.packed_events import PackedEvents, chosen, frozen, identities_of
 from distributary.overlay.recent import RecentKeys
-from distributary.systems.residents import Residents, ValuesByTopic, Wanted, by_subscriber
+from distributary.systems.residents import Residents, Wanted, by_subscriber
 
 REMEMBERED = 100_000
 """How many events a home remembers."""
@@ -90,6 +91,10 @@ class Home:
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
         return self._residents.remove(key)
+
+    def start_from(self, key: SubscriptionKey, before: ValuesByTopic, values: ValuesByTopic) -> None:
+        """Have a tolerance start from values; see `Broker.start_from`."""
+        self._residents.start_from(key, before, values)
 
     @property
     def subscriptions(self) -> Mapping[SubscriptionKey, Subscription]:

@@ -11,7 +11,7 @@ costs what it matches, however many ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
 from distributary.filters.where.filter import WhereFilter
 from distributary.model import Event, Subscription, SubscriptionKey, Value
+from distributary.overlay.broker import ValuesByTopic
 from distributary.overlay.packed_events import PackedEvents, topics_of
 from distributary.systems.interests import FEW
 from distributary.systems.kernel_use import KERNELS
@@ -37,9 +38,6 @@ MOST_TOPICS = 10_000
 
 FEW_EVENTS = 8
 """So many events are asked about one by one where there are many subscriptions: a batch costs more."""
-
-ValuesByTopic = Mapping[str | None, Mapping[str, float]]
-"""The values last delivered to a subscription, by topic and attribute."""
 
 
 class Resident:
@@ -162,6 +160,16 @@ class Residents:
             self.remove(key)
         self._residents[key] = resident
         self._group_of(resident).add(resident)
+
+    def start_from(self, key: SubscriptionKey, before: ValuesByTopic, values: ValuesByTopic) -> None:
+        """Have the tolerance of a subscription start from values, by topic, that were delivered elsewhere.
+
+        Topics are left as they are of which it remembers something, and something else than `before` says. A
+        subscription that is not here is passed over.
+        """
+        resident = self._residents.get(key)
+        if resident is not None and not _is_plain(resident):
+            self._others.start_from(resident, before, values)
 
     def remove(self, key: SubscriptionKey) -> Subscription:
         """Remove a subscription and return it; UnknownSubscriptionError when it is not here."""
@@ -288,6 +296,15 @@ class _Group:
                     firing[place].append(key)
         return firing
 
+    def start_from(self, resident: Resident, before: ValuesByTopic, values: ValuesByTopic) -> None:
+        """Have one start from values where it remembers nothing, or what it remembered before."""
+        if self._crowd is not None:
+            self._crowd.start_from(resident, before, values)
+            return
+        for topic, numbers in values.items():
+            if resident.last.get(topic, {}) in ({}, before.get(topic)):
+                resident.last[topic] = dict(numbers)
+
     def remembered(self) -> dict[SubscriptionKey, dict[str | None, dict[str, float]]]:
         """What tolerances remember, of those that remember anything, where there is a matcher."""
         return {} if self._crowd is None else self._crowd.remembered()
@@ -343,6 +360,22 @@ class _Crowd:
 
     def remove(self, key: SubscriptionKey) -> None:
         self._matcher.remove(str(self._serials.pop(key)))
+
+    def start_from(self, resident: Resident, before: ValuesByTopic, values: ValuesByTopic) -> None:
+        """As `_Group.start_from`."""
+        self._restore()
+        key = resident.subscription.key
+        id = str(self._serials[key])
+        now = {topic: self._matcher.last(id, topic) for topic in values}
+        held = [topic for topic in values if now[topic] in ({}, before.get(topic))]
+        if any(now[topic] for topic in held):  # the matcher takes values only where it has none
+            resident.last = {**self.remembered().get(key, {}), **{each: dict(values[each]) for each in held}}
+            self.remove(key)
+            self.add(resident)
+            return
+        for topic in held:
+            given = ((int(id), *value) for value in values[topic].items())
+            self._given.setdefault(topic, []).extend(given)
 
     def firing(self, event: Event) -> list[SubscriptionKey]:
         if self._given:

@@ -8,7 +8,7 @@ from typing import Any
 
 from distributary.edge.broker import Answer, LocalClient
 from distributary.model import Event, Offset, SubscriptionKey
-from distributary.overlay.broker import SessionState
+from distributary.overlay.broker import SessionState, ToleranceStart
 
 
 class QuietBroker:
@@ -30,6 +30,9 @@ class QuietBroker:
     def register(self, session: SessionState, done: Answer) -> None:
         self.registered.update(each.key for each in session.subscriptions)
         done(None)
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """It measures no tolerances."""
 
     def withdraw(self, key: SubscriptionKey) -> None:
         self.registered.discard(key)

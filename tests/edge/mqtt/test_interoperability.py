@@ -132,6 +132,53 @@ def test_the_last_value_of_a_topic_is_retained_until_an_empty_one(server: MqttSe
 
 
 @VERSIONS
+def test_a_tolerance_starts_from_the_retained_value_that_is_given_first(
+    server: MqttServer, version: Any
+) -> None:
+    ann, bob, topic = Paho(server.port, "ann", version), Paho(server.port, "bob", version), f"from{version}/a"
+
+    def publish(*prices: float, retain: bool = False) -> None:
+        for price in prices:
+            bob.publish(topic, f'{{"price": {price}}}', 1, retain=retain)
+
+    publish(10, retain=True)
+    ann.subscribe(f"$filter/change=price:5/{topic}", 1)
+    assert (first := ann.next()).retain
+    publish(12, 15)
+    publish(16)
+    assert [first.payload, ann.next().payload] == [b'{"price": 10}', b'{"price": 16}']
+    publish(18, retain=True)
+    ann.subscribe(f"$filter/change=price:5/{topic}", 1)  # again: it is given again what is retained
+    assert (ann.next().payload, ann.messages.empty()) == (b'{"price": 18}', True)
+    publish(22, 24)
+    assert ann.next().payload == b'{"price": 24}'
+    if version == FIVE:  # who asks for nothing that is retained begins with what comes next
+        asked = SubscribeOptions(qos=1, retainHandling=2)
+        bob.subscribe(f"$filter/change=price:5/{topic}", options=asked)
+        publish(19)
+        assert bob.next().payload == b'{"price": 19}'
+    ann.leave()
+    bob.leave()
+
+
+def test_where_a_tolerance_starts_survives_the_broker(tmp_path: Path) -> None:
+    with serving(data=tmp_path) as server:
+        ann, bob = Paho(server.port, "ann", THREE, clean=False), Paho(server.port, "bob", THREE)
+        bob.publish("kept/a", b'{"price": 10}', 1, retain=True)
+        ann.subscribe("$filter/change=price:5/kept/#", 1)
+        assert ann.next().payload == b'{"price": 10}'
+        ann.leave()
+        bob.leave()
+    with serving(data=tmp_path) as server:
+        ann, bob = Paho(server.port, "ann", THREE, clean=False), Paho(server.port, "bob", THREE)
+        for price in (13, 16):
+            bob.publish("kept/a", f'{{"price": {price}}}', 1)
+        assert ann.next().payload == b'{"price": 16}'
+        ann.leave()
+        bob.leave()
+
+
+@VERSIONS
 def test_a_will_is_published_for_a_client_that_vanishes(server: MqttServer, version: Any) -> None:
     ann = Paho(server.port, "ann", version)
     ann.subscribe("wills/#", 1)

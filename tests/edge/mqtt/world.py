@@ -27,7 +27,7 @@ from distributary.edge.mqtt.room import MqttPeer, MqttRoom, MqttSettings
 from distributary.edge.sessions import Sessions
 from distributary.filters.profile import Profile
 from distributary.model import Delivery, DeliveryBatch, Event, EventKey, Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import SessionState
+from distributary.overlay.broker import SessionState, ToleranceStart
 from distributary.overlay.node import Message, Store
 from distributary.overlay.packed_events import PackedEvents, chosen
 
@@ -95,6 +95,9 @@ class MemoryBroker:
             for number in range(session.offset.number + 1, len(self.network.log) + 1):
                 self._deliver(number, keys)
         self.waiting.append(lambda: done(None))
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """It measures no tolerances."""
 
     def withdraw(self, key: SubscriptionKey) -> None:
         self.enter()

@@ -11,7 +11,7 @@ Modules, in reading order:
 - `memory`: what MQTT keeps with a session.
 - `incoming`: what a client publishes.
 - `outgoing`: what a client is sent.
-- `subscribing`: SUBSCRIBE and UNSUBSCRIBE.
+- `subscribing`: SUBSCRIBE and UNSUBSCRIBE; `latest`: what new subscriptions are given first.
 - `retained`, `retained_copy`, `wills`, `shared`: retained messages, and those of before a broker joined,
   wills, shared subscriptions.
 - `direct`: messages that come one at a time, sent on at once and published together.

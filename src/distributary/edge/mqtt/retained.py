@@ -135,8 +135,8 @@ class RetainedMessages:
     def matching(self, subscription: Subscription) -> Iterator[Event]:
         """The retained messages that a subscription lets pass, marked as such."""
         wanted, now = Profile.of(subscription), self._now()
-        topic = (subscription.topic or "").removeprefix("mqtt:")
-        if "+" not in topic and "#" not in topic and subscription.topic is not None:
+        syntax, colon, topic = (subscription.topic or "").partition(":")
+        if (syntax, colon) == ("mqtt", ":") and "+" not in topic and "#" not in topic:  # one topic
             candidates = [self._events[topic]] if topic in self._events else []
         else:
             candidates = list(self._events.values())

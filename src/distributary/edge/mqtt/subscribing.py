@@ -2,7 +2,7 @@
 
 A subscription's id is its filter as the client wrote it, so a filter that is subscribed to again takes the
 place of the one before, and UNSUBSCRIBE names it. SUBACK is sent when all filters of the packet are in force
-and kept, or refused. Then retained messages are put into the mailbox, as the filter's options say.
+and kept, or refused. Then retained messages are put into the mailbox, as the filter's options say (`latest`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from distributary.edge.mqtt.filters import (
     read_filter,
     subscription_of,
 )
+from distributary.edge.mqtt.latest import give_latest
 from distributary.edge.mqtt.memory import SessionMemory
 from distributary.edge.mqtt.packets import (
     CodesPacket,
@@ -33,7 +34,7 @@ from distributary.edge.mqtt.packets import (
 from distributary.edge.mqtt.room import MqttRoom
 from distributary.edge.sessions import Session
 from distributary.errors import InputError
-from distributary.model import Delivery, Subscription
+from distributary.model import Subscription
 
 
 class _Answers:
@@ -121,7 +122,7 @@ class Subscribing:
                 answers.settle(place, options.qos)
                 wanted = request.retain_handling == 0 or (request.retain_handling == 1 and before is None)
                 if wanted and said.group is None:
-                    self._give_retained(asked)
+                    give_latest(self._room, self._session, asked)
             else:
                 self._memory.set_options(text, before)
                 answers.settle(place, ReasonCode.IMPLEMENTATION_SPECIFIC, reason)
@@ -130,12 +131,6 @@ class Subscribing:
             self._session.subscribe(asked, done)
         else:
             self._room.join_group(self._session, identity, said.group, asked, done)
-
-    def _give_retained(self, subscription: Subscription) -> None:
-        """Put the retained messages of a new subscription into the mailbox."""
-        for event in self._room.retained.matching(subscription):
-            if self._room.access.may_see(self._identity, event):
-                self._session.give(Delivery(event, self._session.subscriber, (subscription.id,)))
 
     def unsubscribe(self, packet: UnsubscribePacket) -> None:
         """UNSUBSCRIBE has come."""

@@ -7,14 +7,16 @@ from functools import partial
 from typing import Any
 
 from distributary.edge.access import AccessError, Identity
+from distributary.edge.broker import Answer
 from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.mqtt.latest import give_latest
 from distributary.edge.sessions import Session
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.pulling import Puller
 from distributary.edge.web.records import read_bounds, read_expiry, read_subscription
 from distributary.edge.web.service import WebService
 from distributary.errors import InputError
-from distributary.model import Subscription
+from distributary.model import Offset, Subscription
 
 EXPIRY = 3_600.0
 """Seconds that a session made by a request waits for its subscriber, unless said otherwise."""
@@ -102,7 +104,7 @@ async def put_subscription(
     except AccessError as error:
         service.access.audit(identity, "subscribe", f"{subscription.filters()}: {error}", refused=True)
         raise WebError(403, str(error)) from None
-    ask = partial(session.subscribe, subscription, after=after)
+    ask = partial(_subscribe, service, session, subscription, after)
     service.registering[session.subscriber] += new
     try:
         reason = await service.settled(service.asked(ask), "the subscription is in force")
@@ -113,6 +115,19 @@ async def put_subscription(
     if reason is not None:
         raise WebError(422, reason)
     return subscription, new
+
+
+def _subscribe(
+    service: WebService, session: Session, asked: Subscription, after: Offset | None, done: Answer
+) -> None:
+    """Have a session subscribe; a tolerance that does not begin earlier starts from the latest values."""
+
+    def in_force(reason: str | None) -> None:
+        if reason is None and asked.change is not None and after is None and service.mqtt is not None:
+            give_latest(service.mqtt, session, asked)
+        done(reason)
+
+    session.subscribe(asked, in_force, after)
 
 
 async def remove_subscription(service: WebService, session: Session, id: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from distributary.model import Event, Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import SessionState
+from distributary.overlay.broker import SessionState, ToleranceStart
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.packed_events import PackedEvents
@@ -90,6 +90,10 @@ class TreeBroker:
         if not self.tree.is_root and (upstream.granted < upstream.version or log.position < upstream.since):
             return None
         return self._resuming.place(subscriber) or Offset(log.epoch, log.position)
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """Have a tolerance start from values that its client was given elsewhere; see `Broker`."""
+        self._resuming.start_from(start)
 
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Forget a subscription that was registered here."""

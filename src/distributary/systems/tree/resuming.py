@@ -24,13 +24,13 @@ from functools import partial
 
 from distributary.filters.profile import Profile
 from distributary.model import Offset, Subscription, SubscriptionKey
-from distributary.overlay.broker import LogGap, SessionState
+from distributary.overlay.broker import LogGap, RememberedValues, SessionState, ToleranceStart, ValuesByTopic
 from distributary.overlay.tree.event_log import NumberedEvent
 from distributary.overlay.tree.interest import Form, Interest, InterestSummary, form_of
 from distributary.overlay.tree.messages import LogReply
 from distributary.overlay.tree.node import TreeNode
 from distributary.systems.home import Home
-from distributary.systems.residents import Resident, Residents, ValuesByTopic
+from distributary.systems.residents import Resident, Residents
 
 
 @dataclass
@@ -112,6 +112,13 @@ class ResumingClients:
                 returning.subscriptions.remove(key)
                 return True
         return False
+
+    def start_from(self, start: ToleranceStart) -> None:
+        """Have a tolerance start from values, here or at the home; see `Broker.start_from`."""
+        key, before, values = start.key, _by_topic(start.before), _by_topic(start.values)
+        self._home.start_from(key, before, values)
+        for residents in [each.subscriptions for each in self._returning]:
+            residents.start_from(key, before, values)
 
     def place(self, subscriber: str) -> Offset | None:
         """Up to where a client that is catching up has been given everything; None for any other."""
@@ -199,4 +206,8 @@ class ResumingClients:
 
 def _remembered(session: SessionState, subscription: str) -> ValuesByTopic:
     """The values that a subscription was last given, by topic."""
-    return {each.topic: dict(each.values) for each in session.last if each.subscription == subscription}
+    return _by_topic(each for each in session.last if each.subscription == subscription)
+
+
+def _by_topic(values: Iterable[RememberedValues]) -> ValuesByTopic:
+    return {each.topic: dict(each.values) for each in values}
