@@ -219,6 +219,7 @@ REFUSED = {
     "[MQTT-1.5.4-1] text with half a surrogate pair": ("30050003eda080", 5, 0x81),
     "[MQTT-1.5.4-2] U+0000 in a text": ("3004000200610000", 5, 0x81),
     "[MQTT-1.5.5-1] a length longer than need be": ("30830000006100", 5, 0x81),
+    "[MQTT-1.5.7-1] U+0000 in the value of a pair": ("300b0001610726000162000100", 5, 0x81),
     "[MQTT-2.1.3-1] reserved flags": ("c100", 5, 0x81),
     "no identifier at QoS 1": ("320500016100ff", 5, 0x81),
     "[MQTT-2.2.1-3] an identifier of 0": ("32060001610000 00", 5, 0x81),

@@ -291,6 +291,14 @@ def test_topic_aliases(world: World) -> None:
     assert ended(joined(world, "bob").send(above)) == ReasonCode.TOPIC_ALIAS_INVALID
 
 
+@pytest.mark.parametrize("version", [VERSION_3, VERSION_5])
+def test_an_empty_topic_is_refused(world: World, version: int) -> None:
+    bob = joined(world, "bob", version=version)
+    bob.publish("")
+    assert bob.closed
+    assert not world.network.log
+
+
 def test_a_client_s_message_has_no_subscription_identifier(world: World) -> None:
     packet = PublishPacket("a", b"x", properties={"subscription_identifier": (1,)})
     assert ended(joined(world).send(packet)) == ReasonCode.PROTOCOL_ERROR
@@ -461,6 +469,23 @@ def test_a_message_too_long_for_the_client_counts_as_sent(world: World) -> None:
     assert payloads(ann.take()) == [b"short"]
 
 
+@pytest.mark.parametrize("longest", [None, 40, 12])
+def test_no_answer_is_longer_than_its_client_takes(longest: int | None) -> None:
+    world = World(access=Strict())
+    properties = {} if longest is None else {"maximum_packet_size": longest}
+    connect = ConnectPacket(VERSION_5, "ann", properties=properties)
+    (refused,) = Wire(world, peer=MqttPeer(loopback=False)).send(connect)
+    ann = joined(world, properties=properties)
+    subscribe = SubscribePacket(1, (FilterRequest("$filter/where=price >/a", 1),))
+    (subscribed,) = ann.send(subscribe)
+    (acknowledged,) = ann.publish("no", b"x", 1)
+    (disconnected,) = ann.send(connect)
+    answers = [refused, subscribed, acknowledged, disconnected]
+    sizes = [len(write_packet(each, VERSION_5)) for each in answers]
+    assert all("reason_string" in each.properties for each in answers) == (longest is None)  # type: ignore[union-attr]
+    assert longest is None or max(sizes) <= longest
+
+
 def test_a_message_expires(world: World) -> None:
     ann = joined(world, **lasting(1000))
     ann.subscribe("a")
@@ -573,11 +598,11 @@ def test_topics_that_begin_with_a_dollar_are_not_matched_by_wildcards(world: Wor
 
 def test_topics_are_compared_as_they_are(world: World) -> None:
     ann = joined(world)
-    ann.subscribe("/a", "A", "e\u0301")
+    ann.subscribe("/a", "A", "e\u0301", "\ufeffb")
     bob = joined(world, "bob")
-    for topic in ("a", "/a", "a/", "\u00e9", "A", "e\u0301"):
+    for topic in ("a", "/a", "a/", "\u00e9", "A", "e\u0301", "b", "\ufeffb"):
         bob.publish(topic)
-    assert [each.topic for each in messages(ann.take())] == ["/a", "A", "e\u0301"]
+    assert [each.topic for each in messages(ann.take())] == ["/a", "A", "e\u0301", "\ufeffb"]
 
 
 # SUBSCRIBE and UNSUBSCRIBE.
@@ -751,6 +776,18 @@ def test_a_message_of_qos_2_that_a_member_was_sent_goes_to_nobody_else(world: Wo
     assert second.take() == []
 
 
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_member_refuses_goes_to_nobody_else(world: World, qos: int) -> None:
+    first, second = joined(world, "first"), joined(world, "second")
+    for worker in (first, second):
+        worker.subscribe("$share/g/jobs")
+    joined(world, "bob").publish("jobs", b"x", qos)
+    (came,) = messages(second.take())
+    second.send(acknowledgement(came)._replace(reason=0x83))
+    second.vanish()
+    assert first.take() == []
+
+
 def test_a_group_whose_members_are_away_waits_for_them_through_a_crash(world: World) -> None:
     ann = joined(world, **lasting())
     ann.subscribe("$share/g/jobs")
@@ -812,17 +849,99 @@ def test_everybody_is_told_when_the_broker_ends(world: World) -> None:
     assert late.closed
 
 
+STATEMENTS = {
+    "1.5.4": 3,
+    "1.5.5": 1,
+    "1.5.7": 1,
+    "2.1.3": 1,
+    "2.2.1": 6,
+    "2.2.2": 1,
+    "3.1.0": 2,
+    "3.1.2": 30,
+    "3.1.3": 12,
+    "3.1.4": 6,
+    "3.2.0": 2,
+    "3.2.2": 22,
+    "3.3.1": 13,
+    "3.3.2": 20,
+    "3.3.4": 10,
+    "3.4.2": 3,
+    "3.5.2": 3,
+    "3.6.1": 1,
+    "3.6.2": 3,
+    "3.7.2": 3,
+    "3.8.1": 1,
+    "3.8.3": 5,
+    "3.8.4": 8,
+    "3.9.2": 2,
+    "3.9.3": 2,
+    "3.10.1": 1,
+    "3.10.3": 2,
+    "3.10.4": 6,
+    "3.11.2": 2,
+    "3.11.3": 2,
+    "3.12.4": 1,
+    "3.14.0": 1,
+    "3.14.1": 1,
+    "3.14.2": 4,
+    "3.14.4": 3,
+    "3.15.1": 1,
+    "3.15.2": 3,
+    "4.1.0": 2,
+    "4.2.0": 1,
+    "4.3.1": 1,
+    "4.3.2": 5,
+    "4.3.3": 13,
+    "4.4.0": 2,
+    "4.5.0": 2,
+    "4.6.0": 6,
+    "4.7.0": 1,
+    "4.7.1": 2,
+    "4.7.2": 1,
+    "4.7.3": 4,
+    "4.8.2": 6,
+    "4.9.0": 3,
+    "4.12.0": 7,
+    "4.12.1": 2,
+    "4.13.1": 1,
+    "4.13.2": 1,
+    "6.0.0": 4,
+}
+"""How many normative statements each section of version 5 has; they are numbered from 1."""
+OF_CLIENTS = {
+    *("2.2.1-1", "3.1.2-20", "3.1.2-21", "3.1.2-30", "3.2.2-4", "3.2.2-5", "3.2.2-11", "3.2.2-14"),
+    *("3.2.2-15", "3.2.2-17", "3.2.2-18", "3.2.2-21", "3.3.2-10", "3.3.4-8", "4.5.0-2", "4.6.0-1"),
+    *("4.6.0-2", "4.6.0-3", "4.6.0-4"),
+}
+"""Those that only clients can keep, and 2.2.1-1, a number that is not in use."""
+
+
+def page_rows() -> list[list[str]]:
+    """The rows of the page's table of statements."""
+    page = Path(__file__).parent.parent.parent.parent / "docs/mqtt.md"
+    rows = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| ")]
+    return [row for row in rows if re.match(r" \d\.\d", row[1])]
+
+
 def test_the_page_names_tests_that_exist() -> None:
-    top = Path(__file__).parent.parent.parent.parent
-    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    edge = Path(__file__).parent.parent
+    source = "".join(path.read_text() for room in ("mqtt", "web") for path in (edge / room).glob("test_*.py"))
     tests = re.findall(r"def test_(\w+)", source)
-    rows = [
-        line.split("|") for line in (top / "docs/mqtt.md").read_text().splitlines() if line.startswith("| ")
-    ]
-    shown = [row[3] for row in rows if re.match(r" \d\.\d", row[1])]
+    shown = [row[3] for row in page_rows()]
     named = {name for cell in shown for name in re.findall(r"\w+_\w+_\w+", cell)} - {"test_interoperability"}
     assert len(named) > 40
     assert [name for name in named if not any(test.startswith(name) for test in tests)] == []
+    assert [cell for cell in shown if "no test" in cell] == []
+
+
+def test_the_page_lists_every_statement_once() -> None:
+    order = [f"{section}-{number + 1}" for section, count in STATEMENTS.items() for number in range(count)]
+    listed: list[str] = []
+    for row in page_rows():
+        for part in row[1].split(","):
+            first, *last = part.strip().split(" to ")
+            listed += order[order.index(first) : order.index(last[0] if last else first) + 1]
+    assert sorted(listed) == sorted(set(order) - OF_CLIENTS)
 
 
 def test_more_than_is_sent_at_a_time_goes_out_though_the_transport_never_says_that_it_is_drained(
