@@ -19,10 +19,13 @@ import pytest
 from distributary.cli.main import main
 from distributary.overlay.broker import SessionState
 from distributary.overlay.tree import event_log
+from distributary.overlay.tree.event_log import NumberedRun
 from distributary.overlay.tree.intake import Intake
 from distributary.overlay.tree.standby import ReplicatedLog
 from distributary.overlay.tree.succession import RootSuccession
+from distributary.sim.simulator import Simulator
 from distributary.sim.trials.promise import (
+    CLOCK_SKEW,
     KINDS,
     LEAVE,
     LOSE_ON_RETURN,
@@ -41,6 +44,7 @@ COPYING = range(6)
 """Seeds of a root that is lost while its standby is sent the log."""
 SEARCHED = 20
 """Seeds within which a bug must be found."""
+OUTAGES = tuple(kind for kind in KINDS if kind != CLOCK_SKEW)
 
 
 def keep_promise(trial: PromiseTrial) -> PromiseOutcome:
@@ -85,7 +89,22 @@ def test_nothing_is_lost_with_a_root_whose_standby_is_just_sent_the_log_again(
 @pytest.mark.parametrize(("late", "seeds"), [("LogReply", (0, 1)), ("CopyReceipt", (0, 5))])
 def test_nothing_is_lost_when_answers_are_late(late: str, seeds: tuple[int, ...]) -> None:
     for seed in seeds:
-        keep_promise(PromiseTrial(seed, faults=2, rate=4.0, late=late))
+        keep_promise(PromiseTrial(seed, faults=2, rate=4.0, late=late, kinds=OUTAGES))
+
+
+def test_a_clock_that_is_put_forward_shows_another_time_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[float] = []
+    whole = Simulator.set_clock
+
+    def set_clock(self: Simulator, address: int, *, forward: float = 0.0, rate: float | None = None) -> None:
+        before = self.local_time(address)
+        whole(self, address, forward=forward, rate=rate)
+        put.append(self.local_time(address) - before)
+
+    monkeypatch.setattr(Simulator, "set_clock", set_clock)
+    outcome = keep_promise(PromiseTrial(1, faults=3, kinds=(CLOCK_SKEW,)))
+    assert outcome.fired[CLOCK_SKEW] == len(put) == 3
+    assert all(5 <= forward <= 500 for forward in put)
 
 
 @pytest.mark.chaos
@@ -166,11 +185,23 @@ def nothing_is_published_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RootSuccession, "restore", lambda self, role, stored: restored(self, role, {}))
 
 
+def acknowledged_before_the_standby_has_it(patch: pytest.MonkeyPatch) -> None:
+    """A root forwards and acknowledges what it has numbered, as soon as it is on its own disk."""
+    taken = ReplicatedLog._take_up_to
+
+    def take(self: Any, through: int) -> list[NumberedRun]:
+        has_standby = self.standby is not None and self.proposed is None
+        return taken(self, self.last if has_standby else through)
+
+    patch.setattr(ReplicatedLog, "_take_up_to", take)
+
+
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], PromiseTrial] = {
     sessions_begin_anew: PromiseTrial(0),
     entries_are_not_in_order: PromiseTrial(0),
     the_same_epoch_with_another_standby: PromiseTrial(0, kinds=("cut off", "pause")),
     nothing_is_published_again: PromiseTrial(0, nodes=1, kinds=("kill",)),
+    acknowledged_before_the_standby_has_it: PromiseTrial(5, kinds=("cut off",)),
 }
 
 
@@ -178,11 +209,12 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], PromiseTrial] = {
 def test_a_broken_promise_is_found(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in range(SEARCHED):
+    for further in range(SEARCHED):
+        trial = replace(BUGS[bug], seed=BUGS[bug].seed + further)
         with monkeypatch.context() as broken:
             bug(broken)
             try:
-                problems = try_promise(replace(BUGS[bug], seed=seed)).problems
+                problems = try_promise(trial).problems
             except Exception as error:  # a node that cannot bear it has found it too
                 problems = (repr(error),)
         if problems:

@@ -2,7 +2,8 @@
 
 Publishers send an event again, at another broker if need be, until it is acknowledged. Subscribers carry
 their session (`overlay.broker.SessionState`) from broker to broker. Meanwhile one node after another is
-killed, stopped for a while, cut off, or lost with its disk, the root and its standby more often than others.
+killed, stopped for a while, cut off, or lost with its disk, or its clock is put forward, the root and its
+standby more often than others.
 
 Rules:
 
@@ -39,17 +40,21 @@ from distributary.sim.trials.run import LEAST, Progress, repeat_command, run_wit
 from distributary.systems.assembly import Settings
 from distributary.systems.table import system
 
-KINDS = ("kill", "kill and wipe", "kill and cut off", "lose", "pause", "cut off")
+CLOCK_SKEW = "clock skew"
+KINDS = ("kill", "kill and wipe", "kill and cut off", "lose", "pause", "cut off", CLOCK_SKEW)
 """What can happen to a node: its process ends and starts again with its disk or without, or soon, but where
-it reaches nobody for a while, or never; it is stopped for a while; no message reaches or leaves it."""
+it reaches nobody for a while, or never; it is stopped for a while; no message reaches or leaves it; its clock
+is put forward, for good."""
 LEAVE = "leave"
 """What a user may have happen besides: the node leaves in good order, and comes back with its disk."""
 LOSE_ON_RETURN = "lose on return"
 """Another such thing: its process ends, starts again with its disk, and is lost for good soon after."""
 FAREWELL = 5.0
 """Seconds that a node has to leave."""
-BORNE_BY_TWO = ("kill", "pause")
+BORNE_BY_TWO = ("kill", "pause", CLOCK_SKEW)
 """What one or two nodes bear: with fewer than three there is nobody to take over."""
+SKEWS = (5.0, 500.0)
+"""The least and most seconds by which a clock is put forward."""
 FIRST_FAULT = 15.0
 HEALING = 70.0
 """Seconds between the end of a fault and the next: an election, and all that follows from it."""
@@ -357,6 +362,8 @@ class _Running:
         elif kind == "cut off":
             self.network.alone = node
             self.world.at(until, self._join_again)
+        elif kind == CLOCK_SKEW:
+            self.world.set_clock(node, forward=self.random.uniform(*SKEWS))
         elif kind == LEAVE:
             self._send_clients_away(node)
             self.leaving = node
