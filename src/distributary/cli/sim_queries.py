@@ -40,6 +40,7 @@ def add_queries(parts: Commands[argparse.ArgumentParser]) -> None:
     add_options(
         command,
         ("--changes N", (whole(0), 0), "moves and divisions at random (0)"),
+        ("--withdrawals N", (whole(0), 0), "queries that are withdrawn at random (0)"),
         ("--gone N", (whole(0), 0), "nodes that stop for good, one after the other (0)"),
         ("--nodes N", (whole(1), 16), "(16)"),
         ("--queries N", (whole(1), 20), "that are made up (20)"),

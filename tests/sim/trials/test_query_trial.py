@@ -13,7 +13,7 @@ from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
 from distributary.plan.queries.goals import NAMED_GOALS
-from distributary.sim.trials.query_answers import answers_due, differences
+from distributary.sim.trials.query_answers import answers_due, differences, out_of_order
 from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 from distributary.sim.trials.query_workload import BEGIN, feed_catalogue, feed_events
 from replay import replayed_by
@@ -24,11 +24,12 @@ FILE = Path(__file__).parents[3] / "examples" / "queries.toml"
 
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_are_the_interpreters_while_operators_move_under_faults(seed: int) -> None:
-    trial = replace(SMALL, seed=seed, scenario="messages", changes=15)
+    trial = replace(SMALL, seed=seed, scenario="messages", changes=15, withdrawals=2)
     with replayed_by(trial.command):
         outcome = run_query_trial(trial)
         assert outcome.problems == ()
         assert outcome.results > 10
+        assert outcome.changed["withdrawn"] == 2
         assert sum(outcome.changed.get(what, 0) for what in ("moved", "divided", "replicated")) == 15
         assert all(outcome.fired[kind] for kind in ("loss", "duplication", "reordering", "delay spike"))
 
@@ -63,7 +64,7 @@ def test_a_network_that_follows_a_goal_moves_operators_and_answers_right(goal: s
 @pytest.mark.parametrize("seed", range(40))
 def test_answers_are_right_under_every_fault_that_nodes_can_bear(seed: int) -> None:
     goal = ["", *NAMED_GOALS][seed % 4]
-    trial = QueryTrial(seed=seed, nodes=12, scenario="everything", changes=25, goal=goal)
+    trial = QueryTrial(seed=seed, nodes=12, scenario="everything", changes=25, withdrawals=4, goal=goal)
     with replayed_by(trial.command):
         assert run_query_trial(trial).problems == ()
 
@@ -84,6 +85,8 @@ def test_items_that_are_missing_doubled_or_wrong_are_seen() -> None:
     first = found[output][0]
     for wrong in ([], [first, first], [replace(first, time=first.time + 1)]):
         assert differences(due, {**found, output: [*wrong, *found[output][1:]]})
+    assert out_of_order(due, found) == []
+    assert out_of_order(due, {**found, output: found[output][::-1]})
 
 
 def test_a_rush_is_shed_and_every_answer_of_the_shares_told_comes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +117,13 @@ def test_shedding_needs_processors_and_nodes_that_stay() -> None:
         QueryTrial(shed=True, speed=10.0, gone=1)
     with pytest.raises(DistributaryError, match="a speed is at least 0, and a rush above 0"):
         QueryTrial(rush=0.0)
+
+
+def test_one_query_at_least_is_not_withdrawn_and_none_where_load_is_shed() -> None:
+    with pytest.raises(DistributaryError, match="of 6 queries 6 cannot be withdrawn"):
+        run_query_trial(replace(SMALL, withdrawals=6))
+    with pytest.raises(DistributaryError, match="not withdrawn where load is shed"):
+        QueryTrial(shed=True, speed=10.0, withdrawals=1)
 
 
 def test_scenarios_without_a_promise_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from distributary.flow import Catalogue, Item, interpret
 from distributary.flow.thinning import ShareSchedule, survives, thinning_unit
@@ -48,6 +48,42 @@ def differences(due: Items, found: Items) -> list[str]:
         problems += [f"{output} lacks {item}" for item in (wanted - got).elements()]
         problems += [f"{output} gave {item}, unasked or twice" for item in (got - wanted).elements()]
     return problems
+
+
+def out_of_order(due: Items, found: Items) -> list[str]:
+    """Where clients that got all that was due got it in another order, a line for each output.
+
+    Items of one time come in any order, because an operator that is divided gives them out in several places.
+
+    >>> first, second = Item("e1", {}, 1), Item("e2", {}, 2)
+    >>> out_of_order({"busy.large": [first, second]}, {"busy.large": [second, first]})
+    ['busy.large gave e2 at 2 where an item at 1 was due: out of order']
+    """
+    problems = []
+    for output, items in due.items():
+        pairs = zip(items, found.get(output, ()), strict=False)
+        wrong = next((pair for pair in pairs if pair[0].time != pair[1].time), None)
+        if wrong is not None and not differences({output: items}, found):
+            told = f"{wrong[1].id} at {wrong[1].time} where an item at {wrong[0].time} was due"
+            problems.append(f"{output} gave {told}: out of order")
+    return problems
+
+
+def until_withdrawn(due: Items, found: Items, withdrawn: Iterable[str]) -> Items:
+    """What was due of outputs that were withdrawn: as much of their beginnings as clients got; else all.
+
+    >>> first, second = Item("e1", {}, 1), Item("e2", {}, 2)
+    >>> until_withdrawn({"busy.large": [first, second]}, {"busy.large": [first]}, ["busy.large"])
+    {'busy.large': [Item(id='e1', attributes={}, time=1, rank=0)]}
+    """
+    return {**due, **{output: _beginning(due[output], found.get(output, ())) for output in withdrawn}}
+
+
+def _beginning(due: Sequence[Item], found: Sequence[Item]) -> list[Item]:
+    """What was due before the last item that was found, and of its time what was found."""
+    last = max((item.time for item in found), default=None)
+    got = {_shown(item) for item in found}
+    return [item for item in due if last is not None and (item.time < last or _shown(item) in got)]
 
 
 def _shown(item: Item) -> str:

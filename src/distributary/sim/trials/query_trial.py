@@ -6,8 +6,11 @@ Rules:
 - Sources and queries are registered first. Then all events are published over `seconds` of virtual time,
   while faults come and go and operators are moved and divided at random, or the network pursues a goal.
 - In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
-  not wanted or came twice, and when a fault that the scenario promised never fired. Where load is shed, those
-  count that are due by the shares that the client was told.
+  not wanted, came twice or out of order (in any order where nodes are gone, as nothing else is promised
+  there), and when a fault that the scenario promised never fired. Where load is shed, those count that are
+  due by the shares that the client was told.
+- Some queries may be withdrawn amid all this. What their clients got is the beginning of the answer, and
+  nothing comes after they were told that the query has ended; all are told before the trial ends.
 - Faults are those of messages, and of nodes that keep their state. Nodes that stop for good (`gone`) have
   neither sources nor clients, and operators are checkpointed. No other node stops in such a trial, because
   one that is silent for long is taken for gone.
@@ -38,11 +41,18 @@ from distributary.sim.population import Population
 from distributary.sim.processor import SimulatedProcessor
 from distributary.sim.scenario import SCENARIOS, Scenario, random_scenario
 from distributary.sim.simulator import Observer
-from distributary.sim.trials.query_answers import answers_due, differences, nothing_due
+from distributary.sim.trials.query_answers import (
+    answers_due,
+    differences,
+    nothing_due,
+    out_of_order,
+    until_withdrawn,
+)
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events, rush_time
 from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.systems import queries as query_network
 from distributary.systems.queries import FlowBroker, QueryOptimiserSettings, QueryResult, QueryShare
+from distributary.systems.queries.broker import Withdrawal
 
 REGISTRY = 1
 SETTLING = 5.0
@@ -89,6 +99,8 @@ class QueryTrial:
     """How much of the network nodes know for that (`systems.queries.optimiser`)."""
     changes: int = 0
     """How many operators are moved, divided or replicated at random."""
+    withdrawals: int = 0
+    """How many queries are withdrawn at random."""
     gone: int = 0
     """How many nodes stop for good, one after another."""
     latency: str = "uniform"
@@ -116,6 +128,8 @@ class QueryTrial:
         if self.gone and self.seconds / (self.gone + 1) < 2 * GUARDING_SILENCE:
             least = 2 * GUARDING_SILENCE * (self.gone + 1)
             raise UsageError(f"{self.gone} nodes one after the other take {least:g} seconds at least")
+        if self.withdrawals and self.shed:
+            raise UsageError("queries are not withdrawn where load is shed: their shares end with them")
         if self.speed < 0 or self.rush <= 0:
             raise UsageError("a speed is at least 0, and a rush above 0")
         if self.shed and (self.gone or not self.speed):
@@ -244,6 +258,8 @@ class _Run(TrialRun):
         self.clients = {name: self.random.choice(stay) for name in self.catalogue.queries}
         self.intakes = {name: SourceIntake(source) for name, source in self.catalogue.sources.items()}
         self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
+        self.leaving = sorted(self.random.sample(sorted(self.clients), self._withdrawals()))
+        """The queries that are withdrawn."""
         self.changed: Counter[str] = Counter()
         self.data = [0]
         """Bytes of streams sent by the end of each tenth of the time."""
@@ -271,7 +287,7 @@ class _Run(TrialRun):
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
-            problems=tuple(differences(due, found) or nothing_due(due, rejection)),
+            problems=tuple(self._problems(due, found) or nothing_due(due, rejection)),
             late=len(rejected),
             rejection=rejection,
             told=told,
@@ -284,6 +300,13 @@ class _Run(TrialRun):
             virtual_seconds=self.world.now,
             seconds=time.perf_counter() - began,
         )
+
+    def _withdrawals(self) -> int:
+        """How many queries are withdrawn; UsageError when there are not more."""
+        wanted, there = self.trial.withdrawals, len(self.clients)
+        if wanted and wanted >= there:
+            raise UsageError(f"of {there} queries {wanted} cannot be withdrawn: one must stay")
+        return wanted
 
     def _broker(self, address: Address) -> FlowBroker:
         return self.population.members[address]
@@ -335,7 +358,19 @@ class _Run(TrialRun):
         for tenth in range(1, 11):
             self.world.at(start + seconds * tenth / 10, self._note_data)
 
+        for name in self.leaving:
+            self.world.at(start + self.random.uniform(0.2, 0.8) * seconds, partial(self._withdraw, name))
+
     # Life
+
+    def _withdraw(self, query: str) -> None:
+        """Withdraw a query at its client's node, as soon as that is there."""
+        at = self.clients[query]
+        if not self.world.is_up(at) or self.world.is_paused(at):
+            self.world.at(self.world.now + 0.5, partial(self._withdraw, query))
+            return
+        self.changed["withdrawn"] += 1
+        self.world.call(at, partial(self._broker(at).unregister_query, query), ("withdrawn", query))
 
     def _publish(self, event: Event) -> None:
         """Publish an event at the proxies of its sources; try again later while one of them is down."""
@@ -392,6 +427,24 @@ class _Run(TrialRun):
 
     def _due(self, told: Sequence[QueryShare]) -> Mapping[str, Sequence[Item]]:
         return answers_due(self.catalogue, self.items, told, self.trial.seed)
+
+    def _problems(self, due: Mapping[str, Sequence[Item]], found: Mapping[str, Sequence[Item]]) -> list[str]:
+        """What is wrong with what clients got."""
+        ended: set[str] = set()
+        problems = []
+        for delivered in self.world.delivered:
+            item = delivered.item
+            if isinstance(item, Withdrawal):
+                ended.add(item.name)
+            elif isinstance(item, QueryResult) and item.stream.partition(".")[0] in ended:
+                problems.append(f"{item.stream} gave {item.item.id} after it was withdrawn")
+        refused = {name for broker in self.population.members.values() for name in broker.refused}
+        withdrawn = [query for query in self.leaving if query not in refused]
+        problems += [f"{query} was withdrawn, and did not end" for query in withdrawn if query not in ended]
+        outputs = [output for query in withdrawn for output in self.catalogue.outputs(query)]
+        due = until_withdrawn(due, found, outputs)
+        problems += differences(due, found)
+        return problems if self.trial.gone else problems + out_of_order(due, found)
 
     def _results(self) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = defaultdict(list)
