@@ -56,19 +56,31 @@ class NamespaceTrial(LiveTrial):
         self._prefix = f"d{os.getpid() % 10_000}"
         self._subnet = f"10.{64 + os.getpid() % 64}.{os.getpid() // 64 % 250}"
         self.netem = False
-        """Whether cables are long and lose packets."""
+        """Whether cables are long and lose packets: what they have lost is counted in `fired`."""
 
     def run(self) -> None:
         """Lay the cables, run, and take all of it away."""
         try:
             super().run()
         finally:
+            if self.netem:
+                lost = sum(map(self._dropped, range(1, len(self._names) + 1)))
+                self.fired["loss of a packet"] = lost
+                if not lost:
+                    self.problems.append("cables were to lose packets, and lost none")
             for number in range(1, len(self._names) + 1):
                 # A cable goes with its namespace some time later, and the next trial has one of that name.
                 subprocess.run(["ip", "link", "del", f"{self._prefix}v{number}"], capture_output=True)
                 subprocess.run(["ip", "netns", "del", f"{self._prefix}n{number}"], capture_output=True)
             for bridge in ("br", "b2"):
                 subprocess.run(["ip", "link", "del", f"{self._prefix}{bridge}"], capture_output=True)
+
+    def _dropped(self, number: int) -> int:
+        """How many packets the cable to a node has lost."""
+        shown = ["tc", "-s", "-j", "qdisc", "show", "dev", f"{self._prefix}v{number}"]
+        told = subprocess.run(shown, capture_output=True, text=True)
+        queues = json.loads(told.stdout or "[]") if told.returncode == 0 else []
+        return sum(int(each["drops"]) for each in queues if each["kind"] == "netem")
 
     def _bring_up(self) -> None:
         bridge = f"{self._prefix}br"

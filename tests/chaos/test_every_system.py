@@ -50,6 +50,11 @@ def network_of(name: str, directory: Path, *options: str) -> Iterator[list[str]]
         subprocess.run(command("network", "down", *where), check=True, timeout=120)
 
 
+def hosts(directory: Path) -> dict[str, str]:
+    """The operators of a query network, and the nodes that they run at."""
+    return dict(LocalNetwork(directory).view()["queries"]["operators"])
+
+
 def wait_until_at_rest(directory: Path) -> None:
     """Wait until all nodes have their places."""
     end = time.monotonic() + PATIENCE
@@ -133,7 +138,11 @@ def test_twelve_processes_run_stream_queries(tmp_path: Path, monkeypatch: pytest
         askers = Askers()
         async with connect(endpoints[3]) as one, connect(endpoints[7]) as other:
             await askers.ask([one, other], catalogue)
+            before = hosts(tmp_path)
             await publish(endpoints[-1], events, FAST)
+            after = hosts(tmp_path)
+            elsewhere = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+            assert elsewhere | (after.keys() - before.keys()), "no operator was moved, divided or replicated"
             await askers.check(due(catalogue, events))
 
     with network_of("queries", tmp_path, *options) as endpoints:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ import pytest
 from distributary.client import RefusedError, connect
 from distributary.client.connection import WINDOW
 from distributary.errors import DistributaryError
-from distributary.live import client_line
+from distributary.live import broker as live_broker
+from distributary.live import client_line, journal
 from distributary.live.broker import LiveBroker
 from distributary.live.client_messages import ClientGreeting, ClientSubscribe
 from distributary.live.codec import encode
 from distributary.live.frames import frame
 from distributary.live.greeting import Endpoint, parse_endpoint
-from distributary.model import Event, Subscription
+from distributary.model import Event, Subscription, SubscriptionKey
 from live.loops import alone, until
 
 
@@ -203,6 +205,35 @@ async def test_a_slow_client_is_let_go_and_others_go_on(monkeypatch: pytest.Monk
         assert hall.clients.slow == 1
         assert "slow" not in hall.clients.names
         writer.close()
+
+
+@pytest.mark.parametrize("cause", ["what waits for the disk", "what is not acknowledged"])
+@alone
+async def test_publishers_wait_while_the_broker_has_too_much_to_do(
+    cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [SubscriptionKey("ann", f"s{number}") for number in range(4)]
+    async with (
+        broker(data=tmp_path) as hall,
+        connect(hall.endpoint) as seller,
+        connect(hall.endpoint) as other,
+    ):
+        with monkeypatch.context() as busy:
+            if cause == "what waits for the disk":
+                busy.setattr(journal, "MOST_WAITING", -1)
+            else:
+                busy.setattr(live_broker, "MOST_UNACKNOWLEDGED", len(keys) - 1)
+                hall.clients.requests.open(keys, lambda: None)
+            await seller.publish(quote(1))  # taken, and nothing is read from its client any more
+            assert hall.clients.waiting == 1
+            publishing = asyncio.create_task(seller.publish(*map(quote, range(2, 100))))
+            async with other.subscribed(where="price > 8"):  # others are answered meanwhile
+                assert (hall.published, hall.clients.waiting) == (1, 1)
+            assert not publishing.done()
+        for key in keys:
+            hall.clients.requests.acknowledged(key)
+        await publishing
+        assert (hall.published, hall.clients.waiting) == (99, 0)
 
 
 @alone

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tracemalloc
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -101,6 +104,8 @@ def test_sets_are_written_in_one_order() -> None:
     check()
 
 
+MOST_TIMES, MOST_BESIDE = 16, 256 << 10
+"""Bytes of memory that reading may take: so many for each byte, and so many besides."""
 HOSTILE = {
     "nothing": b"",
     "no array": b"\xc0",
@@ -132,6 +137,19 @@ HOSTILE = {
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(CodecError):
         decode(data)
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+def test_refusing_takes_no_more_memory_than_some_times_the_bytes(data: bytes) -> None:
+    gc.collect()
+    tracemalloc.start()
+    try:
+        with suppress(CodecError):
+            decode(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= MOST_TIMES * len(data) + MOST_BESIDE
 
 
 @pytest.mark.parametrize(
