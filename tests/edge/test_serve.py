@@ -143,6 +143,7 @@ def test_a_demonstration_publishes_events_and_what_to_type_is_told(tmp_path: Pat
     [
         (("--host", "0.0.0.0"), 1, "access file"),
         (("--certificate", "a.crt"), 2, "--certificate and --key go together"),
+        (("--mailbox", "most"), 2, "--mailbox: a policy is one of keep, latest, drop-oldest, disconnect"),
         (("--web", "70000"), 2, "--web: a port is at most 65535"),
         (("--access", "absent.toml"), 1, "absent.toml"),
         (("--join", "here"), 1, "an endpoint is HOST:PORT"),

@@ -29,6 +29,7 @@ from distributary.errors import DistributaryError, UsageError
 
 if TYPE_CHECKING:
     from distributary.edge.kafka.settings import KafkaSettings
+    from distributary.edge.mailbox import MailboxPolicy
     from distributary.edge.serve import ServeSettings
     from distributary.model import Event
 
@@ -51,6 +52,11 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--kafka FILE", Path, "topics of Kafka's to take events from and write deliveries to, in TOML"),
         ("--demo", False, "publish made-up readings of sensors"),
         ("--no-console", False, "no pages for people (default: pages, where NiceGUI is installed)"),
+        (
+            "--mailbox POLICY",
+            "keep",
+            "of full mailboxes, for MQTT: keep, latest, drop-oldest, disconnect (keep)",
+        ),
         ("--host HOST", "127.0.0.1", "where clients connect (127.0.0.1)"),
         ("--certificate FILE", Path, "for TLS with clients"),
         ("--key FILE", Path, "of the certificate"),
@@ -95,6 +101,7 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         mqtt=parsed.mqtt,
         web=parsed.web,
         status=parsed.status,
+        mailbox=_policy(parsed.mailbox),
         host=parsed.host,
         data=parsed.data,
         access=parsed.access,
@@ -121,6 +128,14 @@ def _kafka_settings(path: Path) -> KafkaSettings:
     if find_spec("confluent_kafka") is None:
         raise DistributaryError("--kafka needs confluent-kafka: pip install 'distributary[kafka]'")
     return read_kafka_file(path)
+
+
+def _policy(text: str) -> MailboxPolicy:
+    from distributary.edge.mailbox import MailboxPolicy
+
+    if text not in list(MailboxPolicy):
+        raise UsageError(f"--mailbox: a policy is one of {', '.join(MailboxPolicy)}, not {text!r}")
+    return MailboxPolicy(text)
 
 
 def _origin(text: str) -> str:

@@ -34,7 +34,8 @@ from starlette.types import ASGIApp
 
 from distributary.edge.access import Access
 from distributary.edge.broker import LiveEdge
-from distributary.edge.mqtt.room import MqttRoom
+from distributary.edge.mailbox import MailboxPolicy
+from distributary.edge.mqtt.room import MqttRoom, MqttSettings
 from distributary.edge.mqtt.server import MqttServer, ThreadOffload
 from distributary.edge.sessions import Sessions
 from distributary.edge.web.server import WebServer, listen
@@ -77,6 +78,8 @@ class ServeSettings:
     mqtt: int | None = None
     """Its ports: 0 for any that is free, None for the usual one or the next that is."""
     web: int | None = None
+    mailbox: MailboxPolicy = MailboxPolicy.KEEP
+    """What becomes of events when the mailbox of an MQTT client is full that does not say."""
     host: str = "127.0.0.1"
     """Where MQTT and the web listen."""
     data: Path | None = None
@@ -141,6 +144,7 @@ class ServedBroker:
             soon=_soon,
             offload=self._offload,
             disk=self._journal,
+            settings=MqttSettings(bounds=replace(MqttSettings().bounds, policy=settings.mailbox)),
             notice=note,
             peers=self.broker.links.peers,
             joins=bool(settings.contacts),

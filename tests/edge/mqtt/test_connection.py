@@ -534,6 +534,33 @@ def test_a_client_of_version_5_is_told_what_its_mailbox_did_not_keep() -> None:
     assert "user_property" not in came[1].properties
 
 
+@pytest.mark.parametrize(("policy", "kept"), [("keep", [b"0", b"1"]), ("latest", [b"4"])])
+def test_a_client_chooses_what_becomes_of_messages_when_its_mailbox_is_full(
+    policy: str, kept: list[bytes]
+) -> None:
+    world = World(MqttSettings(bounds=MailboxBounds(MailboxPolicy.DROP_OLDEST, events=2)))
+    chosen = lasting(user_property=(("mailbox", policy), ("other", "is ignored")))
+    ann, plain = joined(world, **chosen), joined(world, "plain", **lasting())
+    for wire in (ann, plain):
+        wire.subscribe("a")
+        wire.vanish()
+    bob = joined(world, "bob")
+    for number in range(5):
+        bob.publish("a", b"%d" % number, 1)
+    world.crash()
+    assert payloads(joined(world, **chosen).take()) == kept
+    assert payloads(joined(world, "plain", **lasting()).take()) == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("said", [(("mailbox", "some"),), (("mailbox", "keep"), ("mailbox", "latest"))])
+def test_a_policy_that_is_none_is_refused(world: World, said: tuple[tuple[str, str], ...]) -> None:
+    wire = Wire(world)
+    answer = wire.connect(properties={"user_property": said})
+    assert answer.reason == ReasonCode.IMPLEMENTATION_SPECIFIC
+    assert "keep, latest, drop-oldest, disconnect" in answer.properties["reason_string"]
+    assert wire.closed
+
+
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_gap_is_told_again_until_the_message_that_it_came_with_is_acknowledged(

@@ -349,6 +349,7 @@ class MqttConnection:
         """Give the client its session."""
         room = self._room
         client = packet.client or self._assigned(packet)
+        expiry, bounds = self._asked_expiry(packet), room.settings.bounds_for(packet)
         try:
             subscriber = identity.subscriber(client)
         except AccessError as error:
@@ -361,10 +362,9 @@ class MqttConnection:
         if before is not None:
             before.take_over()
         room.wills.come_back(subscriber, fresh=packet.clean)
-        expiry = self._asked_expiry(packet)
         try:
             session, present = room.sessions.attach(
-                subscriber, self, room.settings.bounds, expiry, fresh=packet.clean, identity=identity
+                subscriber, self, bounds, expiry, fresh=packet.clean, identity=identity
             )
         except AccessError as error:
             room.access.release(identity)

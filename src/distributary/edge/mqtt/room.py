@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from distributary.edge.access import NOBODY, Access, Identity
 from distributary.edge.broker import Answer, EdgeBroker
-from distributary.edge.mailbox import MailboxBounds
+from distributary.edge.mailbox import MailboxBounds, MailboxPolicy
 from distributary.edge.mqtt.direct import DirectMessages
 from distributary.edge.mqtt.filters import FILTER_MARK, read_filter
 from distributary.edge.mqtt.memory import SessionMemories
 from distributary.edge.mqtt.message_run import MessageRun
 from distributary.edge.mqtt.messages import event_of_message
 from distributary.edge.mqtt.outgoing import MessageBytes
-from distributary.edge.mqtt.packets import WillMessage
+from distributary.edge.mqtt.packets import ConnectPacket, MqttError, ReasonCode, WillMessage
 from distributary.edge.mqtt.retained import RetainedBounds, RetainedMessages
 from distributary.edge.mqtt.shared import GroupMember, SharedGroups, group_name
 from distributary.edge.mqtt.wills import WILL_MARK, PendingWills, read_will
@@ -74,6 +74,16 @@ class MqttSettings:
     """Of the mailboxes of sessions."""
     retained: RetainedBounds = field(default_factory=RetainedBounds)
     """Of retained messages."""
+
+    def bounds_for(self, packet: ConnectPacket) -> MailboxBounds:
+        """The bounds of a client's mailbox, with the policy that it asks for; MqttError for none there is."""
+        chosen = [value for name, value in packet.properties.get("user_property", ()) if name == "mailbox"]
+        if not chosen:
+            return self.bounds
+        if len(chosen) > 1 or chosen[0] not in list(MailboxPolicy):
+            reason = f"the user property `mailbox` is one of {', '.join(MailboxPolicy)}, once"
+            raise MqttError(ReasonCode.IMPLEMENTATION_SPECIFIC, reason)
+        return replace(self.bounds, policy=MailboxPolicy(chosen[0]))
 
 
 class MqttLine(Protocol):
