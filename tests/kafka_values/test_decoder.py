@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
@@ -28,6 +29,7 @@ from distributary.kafka_values import schemas as schemas_module
 from distributary.kafka_values.avro import AvroReader
 from distributary.kafka_values.decoder import ValueDecoder, ValueFormat, json_of
 from distributary.kafka_values.schemas import KeptSchemas, RegistryError, SchemaRegistry, ValueSchema
+from distributary.kafka_values.wire import without_schema_id
 from registry_server import RegistryServer, registry_server
 
 AT = SerializationContext("quotes", MessageField.VALUE)
@@ -104,6 +106,23 @@ def test_what_confluents_serialiser_writes_is_read_as_it_was(
             quote["volume"],
             quote["tags"],
         )
+
+
+@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1), max_size=4))
+def test_json_that_confluents_serialiser_writes_is_read_without_its_schema(
+    registry: RegistryServer, record: dict[str, Any]
+) -> None:
+    client = SchemaRegistryClient({"url": registry.address})
+    schema = json.dumps({"type": "object", "title": "Quote"})
+    value = bytes(JSONSerializer(schema, client)(record, AT) or b"")
+    assert value[0] == 0
+    assert json.loads(without_schema_id(value)) == record
+    assert without_schema_id(without_schema_id(value)) == without_schema_id(value)
+
+
+@given(st.binary().filter(lambda value: value[5:6] != b"{" or value[:1] != b"\0"))
+def test_other_values_are_left_as_they_are(value: bytes) -> None:
+    assert without_schema_id(value) == value
 
 
 def test_values_of_several_schemas_are_read_each_by_its_own_and_each_schema_is_asked_for_once(

@@ -2,7 +2,7 @@
 
 In reading order:
 
-- `wire`: the bytes before a value, which name its schema.
+- `wire`: the bytes before a value, which name its schema; JSON is read without them.
 - `schemas`: schemas by their id, from a registry or from files.
 - `avro`, `protobuf`: a value as a record, by the schema it was written with.
 - `decoder`: all of it, for a source: bytes in, a record or its JSON out.

@@ -4,6 +4,8 @@ A value begins with the magic byte 0 and the id of its schema, 4 bytes, the high
 a Protobuf message stands which message of the schema's file it is: the count of indexes and then each, as
 zigzag varints; the first index counts the messages of the file, the next those within that one, and so on.
 The one byte 0 stands for the first message of the file.
+
+JSON may have such bytes before it as well. It is read without its schema, so they are only taken away.
 """
 
 from __future__ import annotations
@@ -36,6 +38,17 @@ def schema_id(value: bytes) -> int:
             f"begins with the byte 0x{value[0]:02x}, and not with 0x00, which a schema's id follows"
         )
     return int.from_bytes(value[1:HEADER], "big")
+
+
+def without_schema_id(value: bytes) -> bytes:
+    """A JSON object without the bytes that name its schema; any other value as it is.
+
+    >>> without_schema_id(b'\\x00\\x00\\x00\\x00\\x07{"price": 8.4}')
+    b'{"price": 8.4}'
+    >>> without_schema_id(b"\\x00\\x00\\x00\\x00\\x07\\x06OTE")
+    b'\\x00\\x00\\x00\\x00\\x07\\x06OTE'
+    """
+    return value[HEADER:] if value[:1] == b"\0" and value[HEADER : HEADER + 1] == b"{" else value
 
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:

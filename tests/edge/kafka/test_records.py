@@ -32,6 +32,15 @@ def test_a_record_is_known_by_its_place_and_its_value_gives_attributes() -> None
     assert event.attributes.items() >= (told | {"kafka.key": "OTE", "kafka.time": 1_000}).items()
 
 
+@pytest.mark.parametrize("values", ["auto", "json"])
+def test_json_is_read_without_the_schema_id_of_a_registry(values: str) -> None:
+    assert read(b'\0\0\0\1\2{"price": 8.4}', values=values) == read(b'{"price": 8.4}')
+    cloud = read(b'\0\0\0\1\2{"price": 8.4}', *CLOUD, values=values)
+    assert cloud.attributes["price"] == 8.4
+    with pytest.raises(InputError, match="the value is no"):
+        read(b"\0\0\0\1\2[8.4]", values=values)
+
+
 def test_an_xml_value_is_the_document() -> None:
     assert read(b"<a><b/></a>").document == "<a><b/></a>"
 

@@ -114,6 +114,12 @@ def test_cloud_events_in_headers_have_their_own_identity_whatever_the_value_is(a
     assert xml["document"] == "<a/>"
 
 
+def test_the_data_of_cloud_events_may_have_the_schema_id_of_a_registry() -> None:
+    tasks = MessageTasks(None, "id", "topic")
+    told = event(tasks, HEAD + b'{"price": 8.0}', {**CLOUD, "content-type": "application/json"})
+    assert (told["id"], told["price"]) == ("c1", 8.0)
+
+
 def test_structured_cloud_events_are_read_beside_avro_too(avro: MessageTasks) -> None:
     whole = {
         "specversion": "1.0",

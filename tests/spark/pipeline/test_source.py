@@ -125,6 +125,18 @@ def test_a_message_that_is_not_utf8_is_told_by_topic_partition_and_offset(spark:
     ]
 
 
+def test_json_with_the_schema_id_of_a_registry_is_read(spark: SparkSession) -> None:
+    values = [b'\0\0\0\xff\x07{"id": "e1"}', b'\0\0\0\0\x07{"id": broken', b"\0\0\0\0\x07[1]", b""]
+    messages = spark.createDataFrame([(each,) for each in values], "value binary")
+    rows = parsed(messages, spark.createDataFrame([], "id string").schema).collect()
+    assert [(row.id, row[UNREADABLE] is not None) for row in rows] == [
+        ("e1", False),
+        (None, True),
+        (None, True),
+        (None, False),
+    ]
+
+
 QUERY = """
 [sources.named]
 topic = "A"

@@ -10,6 +10,7 @@ Rules:
   again as they were (`payloads`). What is neither is malformed, unless the source takes any value. A record
   without a value, a tombstone, is set aside, unless the source makes events of tombstones.
 - Where values are Avro or Protobuf (`kafka_values`), the event has the JSON of their records in their place.
+  Of JSON with a schema's id before it, as registries' serialisers write it, the event has the JSON alone.
 - The event's topic is made of the record by a template; a CloudEvent with the extension `topic` has that.
 - Attributes `kafka.topic`, `kafka.partition`, `kafka.offset`, `kafka.time` (milliseconds since 1970),
   `kafka.key` and `kafka.header.NAME` tell where it was; keys and headers that are not UTF-8 are not told.
@@ -37,6 +38,7 @@ from distributary.json_text import read_object
 from distributary.kafka_transactions import KafkaMessage
 from distributary.kafka_values.decoder import ValueDecoder
 from distributary.kafka_values.headers import text_of, texts_of
+from distributary.kafka_values.wire import without_schema_id
 from distributary.live.codec import require_sendable
 from distributary.model import Event, Value
 
@@ -101,6 +103,8 @@ class RecordReader:
         structured = content_type.lower().startswith(STRUCTURED)
         if self._decoder is not None and record.value is not None and not structured:
             record, content_type = record._replace(value=self._decoder.json(record.value)), JSON
+        elif record.value is not None and self._source.values in ("auto", "json"):
+            record = record._replace(value=without_schema_id(record.value))
         if "id" in context or "specversion" in context:
             event = self._of_cloud_event(record, own, context, content_type)
         elif structured and record.value is not None:

@@ -32,6 +32,7 @@ from distributary.errors import InputError
 from distributary.json_text import read_object
 from distributary.kafka_values.decoder import ValueDecoder, ValueFormat, json_of
 from distributary.kafka_values.headers import text_of, texts_of
+from distributary.kafka_values.wire import without_schema_id
 
 CONTEXT, CONTENT_TYPE, STRUCTURED = "ce_", "content-type", "application/cloudevents+"
 MESSAGE_COLUMNS = "topic", "partition", "offset", "timestamp", "key", "value", "headers"
@@ -124,8 +125,11 @@ class MessageTasks:
         body = value or b""
         if self.format is not None and body:
             body = _decoder(self.format).json(body)
-        elif kind:
-            context["datacontenttype"] = kind
+        else:
+            if not kind or "json" in kind.lower():
+                body = without_schema_id(body)
+            if kind:
+                context["datacontenttype"] = kind
         return binary_record(context, body, ())
 
     def _renamed(self, record: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
 from distributary.errors import DistributaryError
 from distributary.json_text import MAXIMUM_DEPTH, MAXIMUM_DIGITS
+from distributary.kafka_values.wire import HEADER
 from distributary.spark.columns import quoted
 from distributary.spark.pipeline.config import FILE_FORMATS, PipelineSource
 from distributary.spark.pipeline.messages import MESSAGE_COLUMNS, NO_FIT, READ_DDL, TOMBSTONE, MessageTasks
@@ -74,7 +75,7 @@ def parsed(rows: DataFrame, schema: StructType, place: Column | None = None) -> 
 
     With a place there is a column of it.
     """
-    text = F.col("value").cast(StringType())
+    text = _json_of_values(rows).cast(StringType())
     valid = F.is_valid_utf8(text)  # Spark would put other characters in the place of what is not
     options = {**JSON_BOUNDS, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE}
     event = F.from_json(F.when(valid, text), _with_unreadable(schema), options)
@@ -91,6 +92,15 @@ def parsed(rows: DataFrame, schema: StructType, place: Column | None = None) -> 
         *map(F.col, [SOURCE_PLACE] if places else []),
     ]
     return read.select(*names, *added)
+
+
+def _json_of_values(rows: DataFrame) -> Column:
+    """The column `value`; of bytes, without the id of a schema before a JSON object (`kafka_values.wire`)."""
+    value = F.col("value")
+    if not isinstance(rows.schema["value"].dataType, BinaryType):
+        return value
+    framed = (F.substring(value, 1, 1) == F.lit(b"\0")) & (F.substring(value, HEADER + 1, 1) == F.lit(b"{"))
+    return F.when(framed, F.substring(value, F.lit(HEADER + 1), F.length(value))).otherwise(value)
 
 
 def read_messages(rows: DataFrame, tasks: MessageTasks, schema: StructType) -> DataFrame:
