@@ -98,8 +98,10 @@ def _compact(parsed: argparse.Namespace) -> int:
 
 
 def _purge(parsed: argparse.Namespace) -> int:
-    """Removes a subscriber from deliveries, metrics and all versions of the store: their registrations
-    end, and their name and filters are gone. Stop the pipeline and whatever else uses the store before.
+    """Removes a subscriber from deliveries (in Parquet, Delta or Iceberg), metrics, malformed rows of a
+    followed table, and all versions of the store: their registrations end, and their name and filters are
+    gone. Stop the pipeline and whatever else uses the store before. Messages in Kafka, and rows of the
+    subscriber in a followed table, are yours to remove: while there are such rows, nothing is purged.
 
     examples:
       distributary outputs pipeline.toml purge --subscriber ann

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyarrow import parquet
+from pyiceberg.catalog import load_catalog
 
 from distributary.cli.main import main
 from distributary.errors import DistributaryError
@@ -119,7 +121,12 @@ def test_an_output_that_there_is_not_is_told(pipeline: Pipeline) -> None:
 @pytest.mark.parametrize("name", ["ann", "c/y"])
 def test_a_purged_subscriber_is_nowhere_and_the_others_are(pipeline: Pipeline, name: str) -> None:
     counts = purge(pipeline, name)
-    assert counts == {"deliveries": BATCHES + 1, "rows of metrics": BATCHES, "registrations": 1}
+    assert counts == {
+        "deliveries": BATCHES + 1,
+        "rows of metrics": BATCHES,
+        "malformed rows": 0,
+        "registrations": 1,
+    }
     others = [one for one in NAMES if one != name]
     assert named(pipeline.sink.path) == sorted(others * (BATCHES + 1))
     assert named(f"{pipeline.metrics}/subscriptions") == sorted(others * BATCHES)
@@ -165,6 +172,94 @@ def test_deliveries_that_are_no_parquet_are_not_purged_in_part(tmp_path: Path) -
     (tmp_path / "pipeline.toml").write_text(text)
     with pytest.raises(DistributaryError, match='the format "csv" cannot be purged here'):
         purge(load_pipeline(tmp_path / "pipeline.toml"), "ann")
+
+
+def with_settings(place: Path, sink: str, more: str = "") -> Pipeline:
+    """A pipeline with another sink, and a store in which ann and bob are registered."""
+    text = PIPELINE.format(each="false").replace('path = "deliveries"\neach = false', sink) + more
+    (place / "pipeline.toml").write_text(text)
+    made = load_pipeline(place / "pipeline.toml")
+    if not (place / "store").exists():
+        open_store(place / "store", create=True).commit(
+            [Subscription(f"s {one}", one, topic="A") for one in ("ann", "bob")]
+        )
+    return made
+
+
+KAFKA = 'format = "kafka"\ntopic = "out"\noptions = { "kafka.bootstrap.servers" = "127.0.0.1:1" }'
+DELTA = 'format = "delta"\npath = "table"'
+
+
+def test_a_sink_that_cannot_be_purged_or_shortened_from_here_is_told_and_nothing_is_done(
+    tmp_path: Path,
+) -> None:
+    kafka = with_settings(tmp_path, KAFKA)
+    with pytest.raises(DistributaryError, match='"kafka" cannot be purged here'):
+        purge(kafka, "ann")
+    assert kafka.store.lives("ann") != []
+    for pipeline in (kafka, with_settings(tmp_path, DELTA)):
+        with pytest.raises(DistributaryError, match="its deliveries are no files of the pipeline"):
+            remove_old(pipeline, {"deliveries": timedelta(), "archive": timedelta()}, NOW)
+    assert not Path(kafka.checkpoint, "audit.jsonl").exists()
+
+
+def test_rows_of_a_delta_table_are_deleted(tmp_path: Path) -> None:
+    pipeline = with_settings(tmp_path, DELTA)
+    write_deltalake(tmp_path / "table", pa.table({"event_id": ["e1", "e2"], "subscriber": ["ann", "o'bob"]}))
+    assert purge(pipeline, "o'bob")["deliveries"] == 1
+    assert purge(pipeline, "o'bob")["deliveries"] == 0
+    assert DeltaTable(tmp_path / "table").to_pyarrow_table()["subscriber"].to_pylist() == ["ann"]
+
+
+def test_rows_of_an_iceberg_table_are_deleted(tmp_path: Path) -> None:
+    options = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": f"file://{tmp_path}/warehouse",
+    }
+    told = "\n".join(f'{name} = "{value}"' for name, value in options.items())
+    table = f'format = "iceberg"\ntable = "alerts.deliveries"\n[sink.options]\n{told}'
+    pipeline = with_settings(tmp_path, table)
+    assert purge(pipeline, "bob")["deliveries"] == 0, "there is no table yet"
+    catalog = load_catalog("default", **options)
+    try:
+        catalog.create_namespace("alerts")
+        rows = pa.table({"event_id": ["e1", "e2", "e3"], "subscriber": ["ann", "bob", "bob"]})
+        catalog.create_table("alerts.deliveries", rows.schema).append(rows)
+        assert purge(pipeline, "bob")["deliveries"] == 2
+        left = catalog.load_table("alerts.deliveries").scan().to_arrow()
+        assert left["subscriber"].to_pylist() == ["ann"]
+    finally:
+        catalog.close()
+
+
+FOLLOW = '\n[quarantine]\npath = "quarantine"\n[follow]\nformat = "csv"\npath = "rules.csv"\n'
+
+
+def test_malformed_rows_of_a_followed_table_that_name_the_subscriber_are_removed(tmp_path: Path) -> None:
+    pipeline = with_settings(tmp_path, 'path = "deliveries"', FOLLOW)
+    (tmp_path / "rules.csv").write_text("id,subscriber,topic\ns1,bob,A\n")
+    aside = [
+        {"place": "rules:2", "field": "topic", "reason": "is empty", "record": record}
+        for record in ('{"id": "s2", "subscriber": "ann"}', "s3,ann,", '{"subscriber": "bob"}')
+    ]
+    place = Path(pipeline.quarantine, "_subscriptions.jsonl")
+    place.parent.mkdir()
+    place.write_text("".join(json.dumps(each) + "\n" for each in aside))
+    assert purge(pipeline, "ann")["malformed rows"] == 2
+    assert [json.loads(line) for line in place.read_text().splitlines()] == aside[2:]
+
+
+@pytest.mark.parametrize("row", ["s1,ann,A", "s1,ann,A//B"])
+def test_nobody_is_purged_whom_the_followed_table_would_register_again(tmp_path: Path, row: str) -> None:
+    pipeline = with_settings(tmp_path, 'path = "deliveries"', FOLLOW)
+    (tmp_path / "rules.csv").write_text(f"id,subscriber,topic\n{row}\n")
+    with pytest.raises(DistributaryError, match="has rows of the subscriber, who would be registered again"):
+        purge(pipeline, "ann")
+    assert pipeline.store.lives("ann") != []
+    text = FOLLOW.replace('"csv"\npath = "rules.csv"', '"jdbc"\noptions = { url = "u", dbtable = "t" }')
+    with pytest.raises(DistributaryError, match="the store follows a database"):
+        purge(with_settings(tmp_path, 'path = "deliveries"', text), "ann")
 
 
 def test_a_file_of_spark_s_is_written_anew_with_its_times_and_without_the_old_checksum(

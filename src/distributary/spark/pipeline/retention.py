@@ -8,8 +8,11 @@ Rules:
 - The mark that makes a batch count goes first and its files after it, so that readers that look at marks
   (`read_deliveries` and so on) see all of a batch or nothing. Whoever reads such a batch meanwhile fails.
 - What retention removed is noted in the output, so that a replay that needs it says so.
-- Purging a subscriber writes files anew without their rows, and puts each in the place of the old one in
-  one step. What was done is noted in the audit log, without the name.
+- What only the means of a sink's own can do (old rows of a table, messages of Kafka) is refused, and nothing
+  else is done then.
+- Purging a subscriber deletes their rows of a table by its own library. Files it writes anew without their
+  rows, and puts each in the place of the old one in one step. What was done is noted in the audit log,
+  without the name.
 
 A pipeline may run while old batches are removed. It must be stopped for a purge.
 """
@@ -18,24 +21,30 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
 from distributary.errors import DistributaryError
+from distributary.quarantine import Rejection
 from distributary.spark import storage
 from distributary.spark.pipeline.commits import read_records
 from distributary.spark.pipeline.compacted import compacted_batches, remove_compacted
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.directories import own_directory
+from distributary.spark.pipeline.followed.follow import SET_ASIDE
+from distributary.spark.pipeline.followed.readers import reader_of
 from distributary.spark.pipeline.outputs import MANIFEST
+from distributary.spark.pipeline.tables.sink import delivery_table
 from distributary.store.purge import purge_subscriber
 
 OUTPUTS = ("deliveries", "archive", "quarantine", "metrics")
@@ -62,6 +71,11 @@ def remove_old(pipeline: Pipeline, ages: Mapping[str, timedelta], now: datetime)
     unknown = sorted(set(ages) - set(OUTPUTS))
     if unknown:
         raise DistributaryError(f"there is no output {unknown[0]!r}; known are {', '.join(OUTPUTS)}")
+    if "deliveries" in ages and not places_of(pipeline)["deliveries"]:
+        raise DistributaryError(
+            f'[sink] format = "{pipeline.sink.format}": its deliveries are no files of the pipeline, so '
+            "their batches are removed by means of the sink's own, not here"
+        )
     finished = {record.batch: record.finished for record in read_records(pipeline.commits)}
     removed = {}
     for name, age in ages.items():
@@ -124,7 +138,10 @@ def _batch_directories(place: str) -> Iterator[str]:
 def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
     """Remove a subscriber from deliveries, metrics and the store; gives how much of each there was.
 
-    Archive and quarantine hold events, which say nothing of who asked for them.
+    Of the quarantine, malformed rows of a followed table are removed where they name the subscriber. Archive
+    and quarantine otherwise hold events, which say nothing of who asked for them. Raises `DistributaryError`,
+    with nothing removed, where the deliveries cannot be purged from here, or where a table is followed that
+    has the subscriber still.
     """
     sink = pipeline.sink
     if sink.path and sink.format in FILE_FORMATS and sink.format != "parquet":
@@ -132,8 +149,16 @@ def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
             f'deliveries in the format "{sink.format}" cannot be purged here, only Parquet can: remove the '
             "rows in them by other means, and leave [sink] format out in a copy of the file for the rest"
         )
+    if not sink.is_table and not (sink.path and sink.format in FILE_FORMATS):
+        raise DistributaryError(
+            f'deliveries in the format "{sink.format}" cannot be purged here: remove theirs by means of the '
+            "sink's own, and give a copy of the file with an empty directory as [sink] path for the rest"
+        )
     pipeline.store.version()  # without a store nothing is touched
+    _require_not_followed(pipeline, subscriber)
     counts = {"deliveries": 0, "rows of metrics": 0}
+    if sink.is_table:
+        counts["deliveries"] = delivery_table(sink).remove_subscriber(subscriber)
     if sink.path and sink.format in FILE_FORMATS:
         own = f"{sink.path}/{own_directory(subscriber)}"
         counts["deliveries"] += _rows_below(own)
@@ -141,10 +166,60 @@ def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
         counts["deliveries"] += _without_subscriber(sink.path, subscriber)
     if pipeline.metrics:
         counts["rows of metrics"] = _without_subscriber(f"{pipeline.metrics}/subscriptions", subscriber)
+    counts["malformed rows"] = _without_malformed_rows(pipeline.quarantine, subscriber)
     counts["registrations"] = purge_subscriber(pipeline.store, subscriber)
     who = sha256(subscriber.encode()).hexdigest()
     note(pipeline, "purge", {"subscriber, as SHA-256": who, **counts})
     return counts
+
+
+def _require_not_followed(pipeline: Pipeline, subscriber: str) -> None:
+    """Raise an error if the table that the store follows has the subscriber, who would come back."""
+    table = pipeline.follow
+    if table is None:
+        return
+    if table.format == "jdbc":
+        raise DistributaryError(
+            "[follow]: the store follows a database, which is not looked into here: what it has of the "
+            "subscriber would be registered again. Remove their rows there, then purge a copy of the file "
+            "without [follow]"
+        )
+    for row in reader_of(table, None).rows():
+        if isinstance(row, Rejection):
+            theirs = _is_named(subscriber, row.to_record())
+        else:
+            theirs = row[1].subscriber == subscriber
+        if theirs:
+            raise DistributaryError(
+                f"[follow]: {table.path} has rows of the subscriber, who would be registered again: remove "
+                "them there first"
+            )
+
+
+def _without_malformed_rows(quarantine: str, subscriber: str) -> int:
+    """Remove the rows of a followed table that were set aside and name a subscriber; gives how many."""
+    place = f"{quarantine}/{SET_ASIDE}"
+    try:
+        lines = storage.read_text(place).splitlines()
+    except FileNotFoundError:
+        return 0
+    kept = [line for line in lines if not _is_named(subscriber, json.loads(line))]
+    if len(kept) < len(lines):
+        storage.write_atomically(place, "".join(f"{line}\n" for line in kept))
+    return len(lines) - len(kept)
+
+
+def _is_named(subscriber: str, row: Mapping[str, Any]) -> bool:
+    """Whether a row that was set aside has a name in it, as words of their own.
+
+    The row may be cut short, or be no JSON, so nothing tells which of its texts is the subscriber.
+
+    >>> _is_named("ann", {"record": "s1,ann,A"}), _is_named("ann", {"record": "s1,anna,A"})
+    (True, False)
+    """
+    forms = {subscriber, json.dumps(subscriber)[1:-1], json.dumps(subscriber, ensure_ascii=False)[1:-1]}
+    words = "|".join(map(re.escape, forms))
+    return any(re.search(rf"(?<!\w)(?:{words})(?!\w)", str(each)) for each in row.values())
 
 
 def _rows_below(place: str) -> int:

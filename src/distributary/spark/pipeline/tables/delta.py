@@ -53,6 +53,14 @@ class DeltaDeliveries(DeliveryTable):
                         raise
         raise AssertionError("the last attempt returns or raises")
 
+    def remove_subscriber(self, subscriber: str) -> int:
+        table = self._open()
+        if table is None:
+            return 0
+        with self._told("written"):
+            quoted = subscriber.replace("'", "''")
+            return int(table.delete(f"subscriber = '{quoted}'")["num_deleted_rows"])
+
     def _open(self) -> DeltaTable | None:
         with self._told("read"):
             try:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError
+from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 
 from distributary.errors import DistributaryError
@@ -59,6 +60,19 @@ class IcebergDeliveries(DeliveryTable):
                     if attempt == TRIES:
                         raise
         raise AssertionError("the last attempt returns or raises")
+
+    def remove_subscriber(self, subscriber: str) -> int:
+        # Its model declares fields that its constructor does not take.
+        theirs = EqualTo("subscriber", subscriber)  # type: ignore[call-arg, arg-type]
+        with self._told("written"), self._catalog() as catalog:
+            try:
+                table = catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return 0
+            count = table.scan(row_filter=theirs, selected_fields=("subscriber",)).to_arrow().num_rows
+            if count:
+                table.delete(theirs)
+            return int(count)
 
     def _opened(self, catalog: Catalog, schema: pa.Schema) -> Table:
         try:

@@ -83,6 +83,13 @@ class DeliveryTable(ABC):
         table cannot hold the rows, or does not take them.
         """
 
+    @abstractmethod
+    def remove_subscriber(self, subscriber: str) -> int:
+        """Remove the rows of a subscriber in one commit; gives how many there were.
+
+        Older versions of the table keep them until the table's own means remove those.
+        """
+
     def require_fit(self, schema: pa.Schema) -> pa.Schema | None:
         """The columns of the table, which must be able to hold deliveries; None when it is not there."""
         there = self.columns()
