@@ -133,6 +133,38 @@ def test_a_pipeline_follows_a_store_in_a_database(spark: SparkSession, tmp_path:
         assert sorted(set(store.bound(query_id(pipeline.checkpoint)).values())) == [1, 2]
 
 
+@pytest.mark.parametrize(("tolerances", "jobs"), [(False, 1), (True, 2)])
+def test_a_micro_batch_reads_its_source_once_and_has_one_job_or_two_with_a_shuffle(
+    spark: SparkSession, tmp_path: Path, tolerances: bool, jobs: int
+) -> None:
+    # Adaptive execution runs the map side of a shuffle, to which tolerances lead, as a job of its own.
+    source = 'format = "json"\npath = "in"\nschema = "id STRING, topic STRING, at BIGINT, price DOUBLE"'
+    outputs = '[archive]\npath = "archive"\n[quarantine]\npath = "quarantine"\n[metrics]\npath = "metrics"'
+    pipeline = pipeline_in(
+        tmp_path,
+        f"{source}\noptions = {{ maxFilesPerTrigger = 1 }}",
+        f"{outputs}\n" + ('[events]\norder = "at"' if tolerances else ""),
+    )
+    change = {"price": 0.5} if tolerances else None
+    open_store(tmp_path / "subscriptions", create=True).commit(
+        [Subscription("s0", "ann", topic="A"), Subscription("s1", "bob", topic="A", change=change)]
+    )
+    sizes = [7, 5]
+    for number, size in enumerate(sizes):
+        events = [{"id": f"e{number}-{at}", "topic": "A/B", "at": at, "price": 1.0} for at in range(size - 1)]
+        feed(tmp_path, number, [*map(json.dumps, events), "not json"])
+    query = start(spark, pipeline)
+    try:
+        assert query.awaitTermination(240)
+        assert [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]] == sizes
+        tracker = spark.sparkContext.statusTracker()
+        assert len(tracker.getJobIdsForGroup(str(query.runId))) == jobs * len(sizes)
+    finally:
+        query.stop()
+    assert [one.rejected for one in read_records(pipeline.commits) if one.events] == [1, 1]
+    assert len(delivered(spark, tmp_path)) == (sum(sizes) - 2) + (1 if tolerances else sum(sizes) - 2)
+
+
 GOOD = ['{"id": "e1", "topic": "A", "price": 1.5}', '{"id": 2, "topic": "A/B"}']
 BROKEN = ["not json", '{"id": "e3", "topic": "A", "price": "dear"}', '"text"', '{"id": "e4"']
 

@@ -124,7 +124,7 @@ def test_a_purged_subscriber_is_nowhere_and_the_others_are(pipeline: Pipeline, n
     assert counts == {
         "deliveries": BATCHES + 1,
         "rows of metrics": BATCHES,
-        "malformed rows": 0,
+        "rejected rows": 0,
         "registrations": 1,
     }
     others = [one for one in NAMES if one != name]
@@ -246,7 +246,7 @@ def test_malformed_rows_of_a_followed_table_that_name_the_subscriber_are_removed
     place = Path(pipeline.quarantine, "_subscriptions.jsonl")
     place.parent.mkdir()
     place.write_text("".join(json.dumps(each) + "\n" for each in aside))
-    assert purge(pipeline, "ann")["malformed rows"] == 2
+    assert purge(pipeline, "ann")["rejected rows"] == 2
     assert [json.loads(line) for line in place.read_text().splitlines()] == aside[2:]
 
 

@@ -41,7 +41,7 @@ from distributary.spark.pipeline.commits import read_records
 from distributary.spark.pipeline.compacted import compacted_batches, remove_compacted
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline, derived_in
 from distributary.spark.pipeline.directories import own_directory
-from distributary.spark.pipeline.followed.follow import SET_ASIDE
+from distributary.spark.pipeline.followed.follow import REJECTED_ROWS
 from distributary.spark.pipeline.followed.readers import reader_of
 from distributary.spark.pipeline.outputs import MANIFEST
 from distributary.spark.pipeline.tables.sink import delivery_table
@@ -166,7 +166,7 @@ def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
         counts["deliveries"] += _without_subscriber(sink.path, subscriber)
     if pipeline.metrics:
         counts["rows of metrics"] = _without_subscriber(f"{pipeline.metrics}/subscriptions", subscriber)
-    counts["malformed rows"] = _without_malformed_rows(pipeline.quarantine, subscriber)
+    counts["rejected rows"] = _without_rejected_rows(pipeline.quarantine, subscriber)
     counts["registrations"] = purge_subscriber(pipeline.store, subscriber)
     who = sha256(subscriber.encode()).hexdigest()
     note(pipeline, "purge", {"subscriber, as SHA-256": who, **counts})
@@ -196,9 +196,9 @@ def _require_not_followed(pipeline: Pipeline, subscriber: str) -> None:
             )
 
 
-def _without_malformed_rows(quarantine: str, subscriber: str) -> int:
+def _without_rejected_rows(quarantine: str, subscriber: str) -> int:
     """Remove the rows of a followed table that were set aside and name a subscriber; gives how many."""
-    place = f"{quarantine}/{SET_ASIDE}"
+    place = f"{quarantine}/{REJECTED_ROWS}"
     try:
         lines = storage.read_text(place).splitlines()
     except FileNotFoundError:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from distributary.spark.pipeline.config import Pipeline
 
-SET_ASIDE = "_subscriptions.jsonl"
+REJECTED_ROWS = "_subscriptions.jsonl"
 """The file in the quarantine that has the malformed rows of the present state."""
 MOST_TOLD = 5
 """Malformed rows that are told of one look; the file has all."""
@@ -133,7 +133,7 @@ class TableFollower:
         assert pipeline.follow is not None, "a pipeline that follows a table"
         self._store, self._tell = pipeline.store, tell
         self._reader = reader_of(pipeline.follow, spark)
-        self._rejected = f"{pipeline.quarantine}/{SET_ASIDE}"
+        self._rejected = f"{pipeline.quarantine}/{REJECTED_ROWS}"
         self._marker = f"{pipeline.checkpoint}/follows"
         self._state: str | None = None
         self._told: set[str] = set()
