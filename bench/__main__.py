@@ -42,6 +42,7 @@ MODULES = (
     "planner",
     "hostile",
     "simulator",
+    "trials",
     "systems",
     "spark",
     "spark_sql",

@@ -5,6 +5,9 @@ rendezvous of the central system, and at a node that is flooded; HOPE's home has
 network, so an event does all that a broker does with it and no message is sent. Deliveries are compared with
 `Matcher` event by event, and let go of as a broker does that has sent them; processor time is measured in
 turns. HOPE's publisher makes a signature of the document.
+
+Of an inner node of a tree, what it costs to find the children who asked for an event, where each has as many
+profiles as it may have.
 """
 
 from __future__ import annotations
@@ -17,16 +20,21 @@ from statistics import median
 
 from bench.report import Result
 from distributary import Event, Matcher, Subscription
+from distributary.filters.profile import Profile
 from distributary.overlay.broker import Broker
 from distributary.overlay.node import Deliver, Node
 from distributary.overlay.ring.circle import Circle
 from distributary.overlay.ring.ring import Ring, settle
+from distributary.overlay.tree.interest import Form, Interest, form_of
 from distributary.overlay.tree.node import TreeNode
+from distributary.overlay.tree.routes import Routes, ScannedRoutes
+from distributary.overlay.tree.state import TreeSettings
 from distributary.systems.central import CentralBroker
 from distributary.systems.flooding import FloodingBroker
 from distributary.systems.hope.addressing import Addressing
 from distributary.systems.hope.kbpp import Kbpp
 from distributary.systems.tree.broker import TreeBroker
+from distributary.systems.tree.routes import IndexedRoutes
 from distributary.workloads import documents, market
 
 ROUNDS = 5
@@ -46,7 +54,7 @@ def run(quick: bool) -> list[Result]:
             for one in documents.subscriptions(size, seed=1)
         ]
         results += measured(f"{size:,} paths", {"hope-kbpp": hope}, paths, documents.events)
-    return results
+    return [*results, *routed()]
 
 
 def tree() -> Broker:
@@ -70,6 +78,34 @@ def settled_ring() -> Ring:
     ring = Ring(Node(3), Circle(32))
     settle([ring])
     return ring
+
+
+def routed() -> list[Result]:
+    """The time of an event at the routes of a node with as many children, and profiles of each, as can be."""
+    shape = TreeSettings()
+    asked = (form_of(Profile.of(one)) for one in market.subscriptions(100_000, seed=1))
+    ways: dict[str, Routes] = {"each profile": ScannedRoutes(), "index": IndexedRoutes()}
+    for child in range(shape.fanout):
+        forms: set[Form] = set()
+        while len(forms) < shape.most_profiles:
+            forms.add(next(asked))
+        for routes in ways.values():
+            routes.put(child, Interest(tuple(sorted(forms))))
+    events = list(market.events(EVENTS * (ROUNDS + 1), seed=2))
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(ROUNDS + 1):
+        part = events[number * EVENTS : (number + 1) * EVENTS]
+        found = []
+        for name, routes in ways.items():
+            began = time.process_time()
+            found.append([list(routes.wanted(event)) for event in part])
+            times[name].append((time.process_time() - began) / EVENTS * 1e6)
+        assert found[0] == found[1], "the index finds other children"
+    workload = f"inner node, {shape.fanout} children with {shape.most_profiles} profiles"
+    return [
+        Result(workload, name, "event", median(spent[1:]), "µs", "each other")
+        for name, spent in times.items()
+    ]
 
 
 def as_it_came(event: Event) -> Event:

@@ -27,6 +27,9 @@ class FingerUpkeep:
         self._next = 0
         self._sought: set[int] = set()
         """The places in the table that are being looked up."""
+        self._neighbours: tuple[Address | None, ...] = ()
+        self._near: list[Address | None] = []
+        """What these neighbours, the predecessor first, tell of every place."""
 
     def forget(self) -> None:
         """Drop all open lookups: after a restart nobody answers them."""
@@ -34,6 +37,7 @@ class FingerUpkeep:
 
     def fix(self) -> None:
         """Set or look up every suspected finger, then the others in turn until one needs a lookup."""
+        self._look_around()
         for place, address in enumerate(self._ring.fingers):
             if address in self._ring.suspected:
                 self._fix(place)
@@ -45,13 +49,20 @@ class FingerUpkeep:
 
     def _fix(self, place: int) -> bool:
         """Set a finger from the neighbours, if they are enough to tell (True); otherwise look it up."""
-        near = self._nearby(self._points[place])
+        near = self._near[place]
         if near is not None:
             self._set(place, near)
         elif place not in self._sought:
             self._sought.add(place)
             self._questions.look_up(self._points[place].point, partial(self._found, place))
         return near is not None
+
+    def _look_around(self) -> None:
+        """Find out what the neighbours tell of every place; most periods they are those of the last one."""
+        neighbours = (self._ring.predecessor, *self._ring.successors)
+        if neighbours != self._neighbours:
+            self._neighbours = neighbours
+            self._near = [self._nearby(point) for point in self._points]
 
     def _nearby(self, finger: Finger) -> Address | None:
         """The node that belongs at a finger, if the neighbours are enough to tell."""

@@ -55,15 +55,13 @@ from distributary.systems.hope.messages import (
     RegistrationName,
     XmlPublication,
 )
+from distributary.systems.hope.notices import NoticeInterests
 from distributary.systems.publishing import require_readable
 from distributary.systems.ring_broker import RendezvousBroker
 
 Visit = Callable[[int, CubeVertex, Key | None], Iterable[Key]]
 """Looks at a vertex, given its position, its place and where the message came from; returns the keys of the
 neighbours that the message goes on to."""
-
-SEEN_WITHOUT_DOCUMENT = ("topic", "where", "change")
-"""The kinds of filters that look at other parts of an event; those of an application's own may not."""
 
 LEASES = 3.5
 """After how many refresh periods a registration that was not renewed is dropped."""
@@ -163,8 +161,9 @@ class HopeBroker(RendezvousBroker):
         self.cubes = Cubes(self.agreement.dimensions, ring.circle, self.mirrored, facets)
         self._addressings = [replace(addressing, dimension=each) for each in self.agreement.dimensions]
         self.history = EventHistory(self, history)
+        self._notices = NoticeInterests()
         self.documents = DocumentExchange(
-            self.node, self.home, self.tell, self._may_want, retries=self.courier is not None
+            self.node, self.home, self.tell, self._notices.may_want, retries=self.courier is not None
         )
         self._addresses: dict[SubscriptionKey, list[StructuralAddress]] = {}
         """The addresses of the subscriptions here, in the cubes of each dimension."""
@@ -189,6 +188,7 @@ class HopeBroker(RendezvousBroker):
         """Register a client's subscription, with any filters; it is cheap only with a path."""
         self.home.add(subscription)
         filters = self.home.filters(subscription.key)
+        self._notices.put(subscription.key, filters)
         addresses = [addressing.of_filters(filters) for addressing in self._addressings]
         known = self._addresses.get(subscription.key)
         if known is not None and known != addresses:
@@ -200,6 +200,7 @@ class HopeBroker(RendezvousBroker):
     def unsubscribe(self, key: SubscriptionKey) -> None:
         """Remove a subscription; UnknownSubscriptionError when it is not at this node."""
         self.home.remove(key)
+        self._notices.remove(key)
         self._withdraw_from(key, self.agreement.settled.registering)
         self.history.leaves(key, self.node.now)
         del self._addresses[key], self._subscribed_at[key]
@@ -230,13 +231,6 @@ class HopeBroker(RendezvousBroker):
         self.history.catch_up(key, since)
 
     # What a subscription here is registered with.
-
-    def _may_want(self, event: Event) -> bool:
-        """Whether an event, whose document is not looked at, may match anything here."""
-        return any(
-            all(each.matches(event) for kind, each in filters.items() if kind in SEEN_WITHOUT_DOCUMENT)
-            for filters in map(self.home.filters, self._addresses)
-        )
 
     def filter_of(self, key: SubscriptionKey) -> int:
         """The filter of a subscription here, which is the same in all cubes."""

@@ -25,10 +25,12 @@ from distributary.overlay.tree.state import TreeSettings
 from distributary.overlay.tree.topology import Parents, balanced_parents, settle, unsettled
 from distributary.systems.assembly import CONTACTS, Contact, Settings
 from distributary.systems.home import Home
+from distributary.systems.interests import InterestIndex
 from distributary.systems.publishing import require_readable
 from distributary.systems.residents import Wanted
 from distributary.systems.tree.optimiser import TreeOptimiser
 from distributary.systems.tree.resuming import ResumingClients
+from distributary.systems.tree.routes import IndexedRoutes
 from distributary.systems.tree.settings import OptimisationSettings
 from distributary.systems.tree.statistics import LocalClients
 
@@ -54,11 +56,13 @@ class TreeBroker:
         self.node = tree.node
         self.home = Home(tree.node)
         self._forms: dict[SubscriptionKey, Form] = {}
+        self._wanted: InterestIndex[SubscriptionKey, None] = InterestIndex()
+        """What the clients here ask for, where the optimiser is to be told."""
         self._resuming = ResumingClients(tree, self.home, self._want)
         tree.on_events(self._offer)
         self.optimiser: TreeOptimiser | None = None
         if optimising is not None:
-            clients = LocalClients(self.wants, self.home.__len__)
+            clients = LocalClients(self._are_interested, self.home.__len__)
             self.optimiser = TreeOptimiser(tree, optimising, clients)
 
     @property
@@ -99,6 +103,8 @@ class TreeBroker:
         """Forget a subscription that was registered here."""
         if not self._resuming.withdraw(key):
             self.home.remove(key)
+        if self.optimiser is not None:
+            self._wanted.remove(key)
         self.tree.unwant(self._forms.pop(key))
 
     def publish(self, event: Event) -> None:
@@ -130,6 +136,8 @@ class TreeBroker:
         before = self._forms.get(key)
         if form != before:
             self._forms[key] = form
+            if self.optimiser is not None:
+                self._wanted.put(key, None, profile_of(form).filters)
             self.tree.want(form)
             if before is not None:
                 self.tree.unwant(before)
@@ -144,9 +152,9 @@ class TreeBroker:
             self._resuming.reach(number)
             self.home.offer_all((number,), (event,), epoch)
 
-    def wants(self, event: Event) -> bool:
+    def _are_interested(self, event: Event) -> bool:
         """Whether a client here asked for the event."""
-        return any(profile_of(form).matches(event) for form in set(self._forms.values()))
+        return bool(self._wanted.wanting(event))
 
     def change_parent(self, new: Address) -> None:
         """Go to another parent, while events flow; see `TreeNode.change_parent`."""
@@ -211,6 +219,7 @@ class TreeAssembly:
             self.tree_settings,
             is_root=address == self.root and (address not in self._made or not any(contacts)),
             contacts=dict.fromkeys(one for one in contacts if one is not None),
+            routes=IndexedRoutes(),
             courier=Courier(node) if self.settings.courier else None,
             seed=self._seed,
             on_elected=self._elected,
