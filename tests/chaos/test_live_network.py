@@ -92,6 +92,20 @@ def test_a_network_keeps_its_promises_whatever_happens_to_one_node(
         judge(LiveTrial(tmp_path, seed, nodes=8 + seed % 5, faults=faults), record_property)
 
 
+@pytest.mark.parametrize("system", ["central", "hope-tags"])
+@pytest.mark.parametrize("seed", chaos_seeds(FIRST, PARTED))
+def test_a_network_without_a_log_delivers_all_once_it_has_healed(
+    system: str, seed: int, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with replayed_by(f"{AGAIN} -k 'without_a_log and {seed} and {system}'"):
+        faults = ("kill", "pause", "cut")
+        trial = LiveTrial(
+            tmp_path, seed, nodes=5 + seed % 4, faults=faults, system=system, lasting=(0.5, 3.0)
+        )
+        judge(trial, record_property)
+        assert trial.since > 0.0, "it keeps a log, so all would be due from the beginning"
+
+
 @pytest.mark.parametrize("system", ["tree", "central", "flooding"])
 @pytest.mark.parametrize("seed", chaos_seeds(FIRST, PARTED))
 def test_a_network_that_was_cut_in_two_is_one_again(
