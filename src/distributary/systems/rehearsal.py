@@ -25,10 +25,11 @@ from typing import Any
 
 from distributary.filters.kinds import parse_filters
 from distributary.model import Event, Subscription
+from distributary.overlay.broker import ValuesByTopic
 from distributary.systems.interests import InterestIndex
 from distributary.systems.kernel_use import are_compiled, note_compiled
 from distributary.systems.publishing import require_readable
-from distributary.systems.residents import FEW_EVENTS, Residents, ValuesByTopic
+from distributary.systems.residents import FEW_EVENTS, Residents
 
 MANY = 2_500
 """Conditions, so many that an index is laid out otherwise than for few."""
