@@ -9,8 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from distributary.cli.main import main
-from distributary.plan.trees.drawing import tree_svg
+from distributary.plan.trees.drawing import DrawnTree, TreePictureUnits, tree_svg
 from distributary.plan.trees.tree import Sites, star
+from distributary.plan.trees.units import TreeUnits
+from plan.pictures.drawn import SVG, group, notes, words
 
 GOAL = "minimise aggregate(MAX, aggregate(SUM, link latency, PATH), BROKERS)"
 MATRIX = "site,a,b,c\na,0,5,9\nb,5,0,3\nc,9,3,0\n"
@@ -50,8 +52,50 @@ def test_the_tree_the_costs_the_moves_and_the_comparison_are_told(
     assert (found["before"], found["after"]) == (9.0, 8.0)
     assert found["comparison"]["star"] == {"cost": 9.0, "broken": []}
     assert set(found["comparison"]) == {"star", "minimum spanning tree", "random", "best effort"}
-    drawn = ElementTree.fromstring(picture.read_text())
-    assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == 3
+    drawn = picture.read_text()
+    assert words(drawn, "before") == [
+        "Today: 9 ms",
+        "0 ms",
+        "2 ms",
+        "4 ms",
+        "6 ms",
+        "8 ms",
+        "a",
+        "b  5 ms",
+        "c  9 ms",
+    ]
+    assert words(drawn, "planned")[0] == "Planned: 8 ms"
+    assert len(list(group(drawn, "planned").iter(f"{SVG}circle"))) == 3
+
+
+def test_numbers_in_a_picture_have_the_units_that_the_file_says(tmp_path: Path) -> None:
+    units = """
+        [units]
+        latency = "µs"
+        rate = "KB/s"
+        [metric.toll]
+        links = [[0, 2, 3], [2, 0, 4], [3, 4, 0]]
+        unit = "€"
+        [streams]
+        quotes = 12.5
+    """
+    text = SITES.replace('name = "c"', 'name = "c"\nwants = ["quotes"]') + units
+    file, picture = written(tmp_path, text), tmp_path / "tree.svg"
+    assert main(["plan", file, "--svg", str(picture)]) == 0
+    drawn = picture.read_text()
+    assert words(drawn, "planned")[0] == "Planned: 8 µs"
+    assert "a link that carries 10 KB/s" in words(drawn, "legend")
+    assert "b to c: 3 µs, 12.5 KB/s" in notes(drawn, "planned")
+    tolls = "minimise aggregate(SUM, toll, BROKERS)"
+    assert main(["plan", file, "--goal", tolls, "--svg", str(picture)]) == 0
+    assert words(picture.read_text(), "planned")[0] == "Planned: 5 €"
+
+
+def test_without_a_tree_of_today_the_plan_is_drawn_alone(tmp_path: Path) -> None:
+    file, picture = written(tmp_path, SITES.replace('parent = "a"', "")), tmp_path / "tree.svg"
+    assert main(["plan", file, "--svg", str(picture)]) == 0
+    assert 'class="before"' not in picture.read_text()
+    assert words(picture.read_text(), "planned")[0] == "Planned: 8 ms"
 
 
 def test_standard_output_gets_the_record_alone_and_the_terminal_the_rest(
@@ -236,17 +280,15 @@ def test_a_move_that_makes_room_says_so(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_many_sites_are_drawn_in_rings_and_few_in_rows() -> None:
     for count in (20, 200):
-        tree, sites = star(count), Sites(latency=[[0] * count] * count)
-        drawn = ElementTree.fromstring(tree_svg(tree, sites, [None, *[7] * (count - 1)], "a < b", {1}, 7))
-        width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
-        circles = drawn.findall("{http://www.w3.org/2000/svg}circle")
+        sites, costs = Sites(latency=[[0] * count] * count), [None, *[7] * (count - 1)]
+        planned = DrawnTree("planned", "Planned: 7", star(count), costs, {1}, 7)
+        drawn = tree_svg(sites, [planned], "a < b", TreePictureUnits(TreeUnits(), "ms"))
+        circles = list(group(drawn, "planned").iter(f"{SVG}circle"))
         assert len(circles) == count
-        assert all(0 < float(c.attrib["cx"]) < width and 0 < float(c.attrib["cy"]) < height for c in circles)
-        assert len({float(c.attrib["cx"]) for c in circles}) == (
-            2 if count == 20 else pytest.approx(200, abs=100)
+        assert len({each.attrib["cx"] for each in circles}) == (
+            2 if count == 20 else pytest.approx(101, abs=2)
         )
-        paths = drawn.findall("{http://www.w3.org/2000/svg}path")
-        assert sum("stroke-width" in path.attrib for path in paths) == 1
+        assert sum(each.attrib["class"] == "new" for each in group(drawn, "planned").iter(f"{SVG}path")) == 1
 
 
 def test_a_constraint_that_cannot_be_met_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 import pytest
 
 from distributary.cli.main import main
-from distributary.plan.queries.drawing import placement_svg, spread_streams
+from distributary.plan.queries.drawing import DrawnPlacement, placement_svg, spread_streams
 from distributary.plan.queries.generator import at_clients, feed_workload, random_network
 from distributary.plan.queries.plan_file import read_query_plan
+from plan.pictures.drawn import notes, words
 from plan.trees.test_rates import write_batch
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "queries_on_sites.toml"
@@ -73,9 +74,11 @@ def test_where_operators_run_what_moved_and_the_comparison_are_told(
     assert found["links"] == [{"from": "a", "to": "c", "rate": 20.0}]
     costs = {name: other["cost"] for name, other in found["comparison"].items()}
     assert costs == {"CLIENT-STAR": 1000.0, "CLIENT-TREE": 2000.0, "SOURCE": 20.0, "GLOBAL": 20.0}
-    drawn = ElementTree.fromstring(picture.read_text())
-    texts = [text.text for text in drawn.findall("{http://www.w3.org/2000/svg}text")]
-    assert {"publishes trades", "busy.large (filter)", "client of busy"} <= set(texts)
+    drawn = picture.read_text()
+    written_there = {"publishes trades", "busy.large (filter)", "client of busy"}
+    assert {"Planned: 20 B/s", "20 B/s", *written_there} <= set(words(drawn, "planned"))
+    assert {"All at their clients: 2,000 B/s", "1,000 B/s", *written_there} <= set(words(drawn, "before"))
+    assert {"a to b: 1,000 B/s, 5 ms", "b to c: 1,000 B/s, 3 ms"} <= set(notes(drawn, "before"))
 
 
 READERS = """
@@ -339,7 +342,8 @@ def test_the_example_is_placed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_picture_of_many_operators_counts_those_it_has_no_room_for() -> None:
     network = random_network(sites=6, trees=2, seed=1)
-    picture = placement_svg(at_clients(feed_workload(network, 30, seed=1), network), "many & more")
+    placement = at_clients(feed_workload(network, 30, seed=1), network)
+    picture = placement_svg([DrawnPlacement("planned", "", placement)], "many & more")
     ElementTree.fromstring(picture)
     assert " more</text>" in picture
     assert "many &amp; more" in picture

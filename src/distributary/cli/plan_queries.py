@@ -6,13 +6,15 @@ import argparse
 from typing import Any
 
 from distributary.cli.plan_output import PlanFiles, print_comparison, several
+from distributary.plan.amounts import amount, with_unit
 from distributary.plan.goal.text import goal_text
+from distributary.plan.goal.units import system_unit
 from distributary.plan.queries.baselines import at_sources, client_star, globally
 from distributary.plan.queries.beginnings import best_from_beginnings
 from distributary.plan.queries.benefit import PlacementEstimate
 from distributary.plan.queries.cost import query_violations
 from distributary.plan.queries.drawing import (
-    amount,
+    DrawnPlacement,
     flows_of,
     operators_at,
     placement_svg,
@@ -52,8 +54,17 @@ def plan_queries(arguments: argparse.Namespace) -> PlanFiles:
 
 
 def _picture(plan: QueryPlan, found: Placement, told: dict[str, Any]) -> str:
-    title = f"{str(told['goal']).splitlines()[0]}: {amount(told['after'])}"
-    return placement_svg(found, title, {index for index, _ in _moved(plan.start, found)})
+    """Where operators are at first, and where they are planned to be."""
+    unit = system_unit(plan.goal.cost, plan.units)
+    moved = {index for index, _ in _moved(plan.start, found)}
+    first = "Today" if plan.today else "All at their clients"
+    return placement_svg(
+        [
+            DrawnPlacement("before", f"{first}: {with_unit(told['before'], unit)}", plan.start, moved),
+            DrawnPlacement("planned", f"Planned: {with_unit(told['after'], unit)}", found, moved),
+        ],
+        str(told["goal"]).splitlines()[0],
+    )
 
 
 def _placed(plan: QueryPlan, trees: bool) -> Placement:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from distributary.cli.plan_output import PlanFiles, print_comparison, several
-from distributary.plan.goal.expression import Number
+from distributary.plan.amounts import shown, with_unit
 from distributary.plan.goal.text import goal_text
+from distributary.plan.goal.units import system_unit, unit_of
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations
-from distributary.plan.trees.drawing import shown, tree_svg, tree_text
+from distributary.plan.trees.drawing import DrawnTree, TreePictureUnits, tree_svg, tree_text
 from distributary.plan.trees.escape import improve
 from distributary.plan.trees.mending import mended
 from distributary.plan.trees.reasons import moves_of
@@ -52,7 +53,7 @@ def plan_tree(arguments: argparse.Namespace) -> PlanFiles:
         for name, other in record["comparison"].items()
     )
     print_comparison(others)
-    return PlanFiles(record, lambda: _picture(plan, found, costs))
+    return PlanFiles(record, lambda: _picture(plan, problem, found))
 
 
 def _start(problem: Problem, root: int, seed: int) -> Tree:
@@ -67,12 +68,24 @@ def _absolute(path: Path | None) -> str | None:
     return None if path is None else str(path.resolve())
 
 
-def _picture(plan: TreePlan, found: TreeClimb, costs: Sequence[Number | None]) -> str:
-    title = f"{goal_text(plan.goal).splitlines()[0]}: {shown(found.cost)}"
+def _picture(plan: TreePlan, problem: Problem, found: TreeClimb) -> str:
+    """The tree of today, if there is one, and the planned one."""
+    goal, units = plan.goal, plan.units.by_metric
+    system = system_unit(goal.cost, units)
+
+    def drawn(name: str, what: str, tree: Tree, new: Collection[int]) -> DrawnTree:
+        measured = problem.at(tree)
+        worst = measured.cost if goal.cost.function.is_bottleneck else None
+        heading = f"{what}: {with_unit(measured.cost, system)}"
+        return DrawnTree(name, heading, tree, measured.costs, new, worst)
+
     parents = zip(found.start.parents, found.tree.parents, strict=True)
     new = {site for site, (before, after) in enumerate(parents) if before != after}
-    bottleneck = plan.goal.cost.function.is_bottleneck
-    return tree_svg(found.tree, plan.sites, costs, title, new, found.cost if bottleneck else None)
+    trees = [drawn("planned", "Planned", found.tree, new)]
+    if plan.today is not None:
+        trees.insert(0, drawn("before", "Today", found.start, ()))
+    shown_units = TreePictureUnits(plan.units, unit_of(goal.cost.value, units))
+    return tree_svg(plan.sites, trees, goal_text(goal).splitlines()[0], shown_units)
 
 
 def _record(plan: TreePlan, problem: Problem, found: TreeClimb, usual: dict[str, Tree]) -> dict[str, Any]:

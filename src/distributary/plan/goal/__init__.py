@@ -10,6 +10,7 @@ In reading order:
   evaluating these on plain numbers. Those who need many of its names import it as `goals`.
 - `language`: what one kind of goal can say, as data.
 - `text`: reading and writing goals.
+- `units`: the unit of a goal's value.
 
 `Place` is exported here: an application says with it where a metric of its own is measured.
 """

@@ -20,5 +20,5 @@ In reading order:
 - `joint`: trees and placements improved together. `shedding`: which queries to thin out when sites have too
   much to do.
 - `generator`: the seed's workload. `blocks`, `catalogue`: a catalogue's queries as a workload. `plan_file`:
-  reading a plan from a file. `drawing`: text and pictures.
+  reading a plan from a file. `drawing`: text and pictures, for which `layout` says where everything goes.
 """

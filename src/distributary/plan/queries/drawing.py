@@ -1,43 +1,61 @@
 """Placed queries to look at: what runs where as text, and as an SVG picture.
 
 The picture has the sites around, neighbours in latency beside each other, each with the operators it runs;
-between them what flows, the wider the more. Sites at which nothing happens are left out. What has moved
-stands out, as do the sites that publish.
+between them what flows: a line is the wider the more it carries, its colour is the delay, and its arrow says
+which way (`layout`). Where there are many sites, operators are counted. Sites at which nothing happens are
+left out. What moves stands out, as do the sites that publish. The largest rates are written beside their
+lines where there is room; the others, and all that is shortened, are told where the pointer rests.
 
-Cost: every stream is followed to its readers once.
+Cost: every stream is followed to its readers once; a search for places for `MOST_RATES` labels.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
+from distributary.plan.amounts import amount, with_unit
+from distributary.plan.pictures.free_places import Box, TakenSpace, text_box
+from distributary.plan.pictures.page import (
+    LegendEntry,
+    PlanPanel,
+    dot,
+    explained,
+    line,
+    picture_page,
+    rate_legend,
+    text,
+)
+from distributary.plan.pictures.scales import DelayScale, RateScale
 from distributary.plan.queries.cost import MeasuredPlacement
+from distributary.plan.queries.goals import UNITS
 from distributary.plan.queries.graph import CLIENT, RETIRED
+from distributary.plan.queries.layout import Curve, PlacedLine, SiteBox, SiteLine, around
 from distributary.plan.queries.placement import Placement
 from distributary.plan.queries.relaxation import latency_space
-from distributary.plan.svg import svg_page
-from distributary.plan.trees.drawing import shown
 
-LINE, CHARACTER, MARGIN, HEAD, GAP = 15, 6.6, 24, 56, 18
-"""In pixels: a line of text, a letter, around the picture, its title, between two sites."""
 MOST_LINES = 8
-"""Operators listed at a site in the picture; more are counted."""
-WIDEST = 9.0
-"""Pixels of the link that carries most."""
-FLOW, SITE, PUBLISHER, MOVED, QUIET = "#7a9cc6", "#369", "#222", "#c25a00", "#555"
-
-
-def amount(value: float) -> str:
-    """A cost, a rate or a load as people read it.
-
-    >>> amount(12.34567), amount(96240.2)
-    ('12.35', '96,240')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else shown(value)
+"""Operators listed at a site; more are counted."""
+MOST_DETAILED = 30
+"""Sites in a picture that lists operators; with more they are counted."""
+MOST_PUBLISHED = 3
+"""Sources named at the site that publishes them."""
+MOST_RATES = 40
+"""Links whose rate is written beside them, if there is room: those that carry most."""
+MOST_LINKS = 100
+"""Links in a picture that shows all alike; of more, those beyond `MOST_RATES` are faint and have no arrow."""
+OPAQUE, FAINT = 0.75, 0.22
+"""How much of what is behind a link it hides."""
+RADIUS = 6.0
+"""Pixels of a site's dot."""
+RATE_SIZE = 10.0
+"""The letters of these rates."""
+ARROW = 0.7
+"""Where on its link an arrow is."""
+ALONG = (0.5, 0.42, 0.34, 0.26, 0.82, 0.18)
+"""Where on its link a rate may stand, the best first."""
+RATE, LOAD, LATENCY = UNITS["output rate"], UNITS["load"], UNITS["latency"]
 
 
 def flows_of(placement: Placement) -> dict[tuple[int, int], float]:
@@ -95,113 +113,194 @@ def placement_text(placement: Placement) -> str:
 
 
 @dataclass(frozen=True)
-class _Box:
-    """A site in the picture: its lines of text, each with its colour."""
+class DrawnPlacement:
+    """A placement to be drawn under a heading."""
 
-    site: int
-    lines: Sequence[tuple[str, str]]
+    name: str
+    """What the picture's element is called: `before` or `planned`."""
+    heading: str
+    placement: Placement
+    moved: Collection[int] = ()
+    """The operators that stand out."""
 
-    @property
-    def height(self) -> float:
-        return LINE * len(self.lines) + GAP
 
-
-def placement_svg(placement: Placement, title: str, moved: Collection[int] = ()) -> str:
-    """A picture; `moved` are the operators to stand out."""
-    flows = flows_of(placement)
-    boxes = _boxes(placement, moved, {site for link in flows for site in link})
-    left, right = boxes[: len(boxes) // 2], boxes[len(boxes) // 2 :][::-1]
-    letters = [max((len(text) for box in side for text, _ in box.lines), default=0) for side in (left, right)]
-    tall = max(sum(box.height for box in side) for side in (left, right))
-    radius = max(150.0, min(tall / 2, 420.0))
-    wide = [CHARACTER * count + 16 for count in letters]
-    needed = wide[0] + wide[1] + 2 * radius
-    width = max(needed, 9.4 * len(title)) + 2 * MARGIN
-    middle, height = (width - needed) / 2 + wide[0] + radius, HEAD + tall + MARGIN
-    places: dict[int, tuple[float, float]] = {}
-    texts: list[str] = []
-    for side, row in ((-1, left), (1, right)):
-        below = HEAD + (tall - sum(box.height for box in row)) / 2
-        for box in row:
-            y = below + box.height / 2
-            x = middle + side * radius * math.sqrt(
-                max(0.15, 1 - ((y - HEAD - tall / 2) / (tall / 2 + 1)) ** 2)
-            )
-            places[box.site] = x, y
-            texts += _written(box, x + 12 * side, below + LINE, "end" if side < 0 else "start")
-            below += box.height
-    roots = {tree.root for tree in placement.network.trees}
-    dots = [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="{PUBLISHER if site in roots else SITE}"/>'
-        for site, (x, y) in places.items()
+def placement_svg(placements: Sequence[DrawnPlacement], title: str) -> str:
+    """A picture of placements over the same sites, all on the same scales."""
+    flows = [flows_of(drawn.placement) for drawn in placements]
+    rates = RateScale(max((rate for each in flows for rate in each.values()), default=0.0), RATE)
+    latency = placements[0].placement.network.sites.latency
+    delays = DelayScale.over((float(latency[a][b]) for each in flows for a, b in each), LATENCY)
+    pictures = [
+        _PlacementPicture(drawn, carried, rates, delays)
+        for drawn, carried in zip(placements, flows, strict=True)
     ]
-    return svg_page(
-        width,
-        height,
-        MARGIN,
-        title,
-        [
-            f'<text x="{MARGIN}" y="42" fill="{QUIET}">black: sites that publish; orange: operators that '
-            "moved; lines: what flows, the wider the more</text>",
-            *_links(flows, places, (middle, HEAD + tall / 2)),
-            *dots,
-            *texts,
-        ],
-    )
+    panels = [picture.panel() for picture in pictures]
+    return picture_page(title, panels, list(_legend(pictures, rates, delays)))
 
 
-def _boxes(placement: Placement, moved: Collection[int], busy: Collection[int]) -> list[_Box]:
-    """The sites at which anything happens, in the order of their direction in the space of latencies."""
-    workload, sites = placement.workload, placement.network.sites
-    points = latency_space(sites, dimensions=2)
-    local = operators_at(placement)
-    there = sorted(set(local) | set(busy) | {tree.root for tree in placement.network.trees})
-    published: dict[int, list[str]] = defaultdict(list)
-    for source in workload.sources:
-        published[placement.network.trees[source.tree].root].append(source.name)
-    found = []
-    for site in there:
-        lines = [(sites.name(site), PUBLISHER)]
-        if published[site]:
-            names = published[site]
-            rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            lines.append((f"publishes {', '.join(names[:3])}{rest}", QUIET))
-        # What moved comes first: it is what one looks for.
-        own = sorted(local.get(site, ()), key=lambda index: (index not in moved, index))
-        for index in own[:MOST_LINES]:
-            one = workload.operators[index]
-            text = f"client of {one.name}" if one.kind == CLIENT else f"{one.name} ({one.kind})"
-            lines.append((text, MOVED if index in moved else QUIET))
-        if len(own) > MOST_LINES:
-            lines.append((f"and {len(own) - MOST_LINES} more", QUIET))
-        found.append(_Box(site, lines))
-    return sorted(found, key=lambda box: math.atan2(float(points[box.site][0]), float(points[box.site][1])))
+def _legend(
+    pictures: Sequence[_PlacementPicture], rates: RateScale, delays: DelayScale
+) -> Iterator[LegendEntry]:
+    yield LegendEntry("a site that publishes sources", dot(6, 0, "ink", RADIUS), 12)
+    yield LegendEntry("a site that runs operators, has clients, or sends on", dot(6, 0, "site", RADIUS), 12)
+    if any(picture.drawn.moved for picture in pictures):
+        yield LegendEntry("an operator that moves", text(0, 4, "name", "moved"), 34)
+    if rates.most:
+        yield from rate_legend(rates)
+        arrow = Curve((0, 0), (15, 0), (30, 0)).arrow(ARROW, 2.0)
+        yield LegendEntry("which way data flows", line("M0 0H30", "link", 2) + arrow.format("quiet"), 30)
+    for step, told in enumerate(delays.samples()):
+        meaning = f"a link's delay: {told}" if step == 0 else told
+        yield LegendEntry(meaning, line("M0 0H30", f"delay{step}", 5), 30)
+    short = sum(one.text != one.whole for picture in pictures for box in picture.boxes for one in box.lines)
+    silent = sum(picture.without_rate for picture in pictures)
+    if any(picture.faint for picture in pictures):
+        yield LegendEntry(f"links beyond the {MOST_RATES} that carry most are faint, without their direction")
+    if any(picture.counted for picture in pictures):
+        yield LegendEntry("operators are counted, as there are many sites; the pointer at a site names them")
+    if short:
+        yield LegendEntry(f"texts that are too long are shortened: {short}; the pointer shows them whole")
+    if silent:
+        yield LegendEntry(f"links without their rate beside them: {silent}; the pointer shows it")
 
 
-def _written(box: _Box, x: float, y: float, anchor: str) -> list[str]:
-    weights = ["bold"] + ["normal"] * (len(box.lines) - 1)
-    return [
-        f'<text x="{x:.1f}" y="{y + LINE * row:.1f}" text-anchor="{anchor}" fill="{colour}" '
-        f'font-weight="{weights[row]}">{escape(text)}</text>'
-        for row, (text, colour) in enumerate(box.lines)
-    ]
+class _PlacementPicture:
+    """One placement, drawn; what was left out on the way is counted."""
 
+    def __init__(
+        self,
+        drawn: DrawnPlacement,
+        flows: Mapping[tuple[int, int], float],
+        rates: RateScale,
+        delays: DelayScale,
+    ) -> None:
+        self.drawn = drawn
+        self.placement = drawn.placement
+        self.workload = drawn.placement.workload
+        self.sites = drawn.placement.network.sites
+        self.flows = flows
+        self.rates = rates
+        self.delays = delays
+        self.operators = operators_at(drawn.placement)
+        self.roots = {tree.root for tree in drawn.placement.network.trees}
+        self.published: dict[int, list[str]] = defaultdict(list)
+        for source in self.workload.sources:
+            self.published[drawn.placement.network.trees[source.tree].root].append(source.name)
+        busy = {*self.operators, *self.roots, *(site for link in flows for site in link)}
+        self.counted = len(busy) > MOST_DETAILED
+        self.boxes = [SiteBox(site, self._lines(site)) for site in sorted(busy)]
+        self.without_rate = self.faint = 0
 
-def _links(
-    flows: Mapping[tuple[int, int], float],
-    places: Mapping[int, tuple[float, float]],
-    middle: tuple[float, float],
-) -> list[str]:
-    """Curves that bend towards the middle; each has a note with its rate."""
-    most = max(flows.values(), default=1.0) or 1.0
-    lines = []
-    for (start, end), rate in sorted(flows.items(), key=lambda item: -item[1]):
-        (x, y), (a, b) = places[start], places[end]
-        bend = ((x + a) / 2 + middle[0]) / 2, ((y + b) / 2 + middle[1]) / 2
-        width = max(0.8, WIDEST * math.sqrt(rate / most))
-        lines.append(
-            f'<path d="M{x:.1f},{y:.1f} Q{bend[0]:.1f},{bend[1]:.1f} {a:.1f},{b:.1f}" fill="none" '
-            f'stroke="{FLOW}" stroke-opacity="0.6" stroke-width="{width:.1f}">'
-            f"<title>{amount(rate)} B/s</title></path>"
+    def panel(self) -> PlanPanel:
+        """Lines first, the widest last of them, so that dots and texts are on top."""
+        layout = around(self.boxes, latency_space(self.sites, dimensions=2))
+        space = TakenSpace()
+        for x, y in layout.places.values():
+            space.take(Box(x - RADIUS - 2, y - RADIUS - 2, x + RADIUS + 2, y + RADIUS + 2))
+        for words in layout.texts:
+            space.take(text_box(words.x, words.y, words.line.text, words.anchor, bold=words.line.bold))
+        links = sorted(self.flows.items(), key=lambda item: (-item[1], item[0]))
+        curves = {link: layout.curve(*link) for link, _ in links}
+        for curve in [curves[link] for link, _ in links[:MOST_RATES]]:
+            x, y = curve.point(ARROW)
+            space.take(Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS))
+        rates = [self._rate(curves[link], rate, space) for link, rate in links[:MOST_RATES]]
+        told = [rate for rate in rates if rate]
+        main = len(links) if len(links) <= MOST_LINKS else MOST_RATES
+        self.faint = len(links) - main
+        drawn = [
+            self._link(link, rate, curves[link], faint=place >= main)
+            for place, (link, rate) in enumerate(links)
+        ]
+        self.without_rate = len(links) - len(told)
+        return PlanPanel(
+            self.drawn.name,
+            self.drawn.heading,
+            layout.width,
+            layout.height,
+            [
+                *reversed(drawn),
+                *(self._dot(box.site, layout.places[box.site]) for box in self.boxes),
+                *told,
+                *map(_written, layout.texts),
+            ],
         )
-    return lines
+
+    # What is written
+
+    def _lines(self, site: int) -> list[SiteLine]:
+        """A site's name, what it publishes and what it runs."""
+        lines = [SiteLine.of(self.sites.name(site), "ink", bold=True)]
+        names = self.published[site]
+        if self.counted:
+            lines += [SiteLine.of(f"publishes {_several(len(names), 'source')}", "quiet")] if names else []
+            return lines + self._counts(site)
+        if names:
+            rest = f" and {len(names) - MOST_PUBLISHED} more" if len(names) > MOST_PUBLISHED else ""
+            lines.append(SiteLine.of(f"publishes {', '.join(names[:MOST_PUBLISHED])}{rest}", "quiet"))
+        own = self._own(site)
+        for index in own[:MOST_LINES]:
+            lines.append(SiteLine.of(self._told(index), "moved" if index in self.drawn.moved else "quiet"))
+        if len(own) > MOST_LINES:
+            lines.append(SiteLine.of(f"and {len(own) - MOST_LINES} more", "quiet"))
+        return lines
+
+    def _counts(self, site: int) -> list[SiteLine]:
+        own = self._own(site)
+        clients = sum(self.workload.operators[index].kind == CLIENT for index in own)
+        moved = sum(index in self.drawn.moved for index in own)
+        told = [
+            _several(count, what)
+            for count, what in ((len(own) - clients, "operator"), (clients, "client"))
+            if count
+        ]
+        lines = [SiteLine.of(", ".join(told), "quiet")] if told else []
+        return [*lines, SiteLine.of(f"{moved} of these move", "moved")] if moved else lines
+
+    def _own(self, site: int) -> list[int]:
+        """The operators at a site; what moved comes first, as it is what one looks for."""
+        return sorted(self.operators.get(site, ()), key=lambda index: (index not in self.drawn.moved, index))
+
+    def _told(self, index: int) -> str:
+        one = self.workload.operators[index]
+        return f"client of {one.name}" if one.kind == CLIENT else f"{one.name} ({one.kind})"
+
+    # What is drawn
+
+    def _dot(self, site: int, place: tuple[float, float]) -> str:
+        load = float(self.placement.network.duties_of(site).load)
+        load += sum(float(self.placement.load(index)) for index in self.operators.get(site, ()))
+        note = [f"{self.sites.name(site)}: load {with_unit(load, LOAD)}"]
+        if self.published[site]:
+            note.append(f"publishes {', '.join(self.published[site])}")
+        note += [self._told(index) for index in self._own(site)]
+        return explained("\n".join(note), [dot(*place, "ink" if site in self.roots else "site", RADIUS)])
+
+    def _link(self, link: tuple[int, int], rate: float, curve: Curve, *, faint: bool) -> str:
+        delay = float(self.sites.latency[link[0]][link[1]])
+        step, width = self.delays.colour(delay), self.rates.width(rate)
+        names = " to ".join(map(self.sites.name, link))
+        note = f"{names}: {with_unit(rate, RATE)}, {with_unit(delay, LATENCY)}"
+        way = line(curve.way, f"delay{step}", width, f' stroke-opacity="{FAINT if faint else OPAQUE}"')
+        return explained(note, [way] if faint else [way, curve.arrow(ARROW, width).format(f"head{step}")])
+
+    def _rate(self, curve: Curve, rate: float, space: TakenSpace) -> str:
+        """The rate of a link beside it; nothing where there is no room."""
+        told = with_unit(rate, RATE)
+        points = [curve.point(share) for share in ALONG]
+        boxes = [text_box(x, y + 4, told, "middle", RATE_SIZE) for x, y in points]
+        found = space.take_first(boxes)
+        if found is None:
+            return ""
+        x, y = points[found]
+        return text(x, y + 4, told, "halo", anchor="middle", size=RATE_SIZE)
+
+
+def _written(words: PlacedLine) -> str:
+    look = words.line
+    drawn = text(words.x, words.y, look.text, f"{look.colour} halo", anchor=words.anchor, bold=look.bold)
+    return drawn if look.text == look.whole else explained(look.whole, [drawn])
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

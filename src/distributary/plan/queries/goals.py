@@ -59,6 +59,25 @@ STATISTICS: Mapping[str, QueryStatistic] = {
 }
 """What a goal may name; `operator` and `node` before a name may be said or left out."""
 
+UNITS: Mapping[str, str] = {
+    name: unit
+    for unit, names in {
+        "ms": ("latency", "processing latency", "node delay"),
+        "B/s": (
+            "bandwidth",
+            "input rate",
+            "produced rate",
+            "output rate",
+            "incoming rate",
+            "forwarding rate",
+        ),
+        "cycles/s": ("load", "node load", "capacity"),
+        "": ("selectivity", "operators", "fanout"),
+    }.items()
+    for name in names
+}
+"""What each of them is in."""
+
 SETS: Mapping[str, Scope | GoalMembers] = {
     one.value: one
     for one in (

@@ -63,7 +63,7 @@ from distributary.plan.goal.expression import Goal
 from distributary.plan.queries.blocks import blocks_of
 from distributary.plan.queries.catalogue import ITEMS, RATE, WorkloadStatistics, workload_of
 from distributary.plan.queries.generator import at_clients
-from distributary.plan.queries.goals import parse_query_goal
+from distributary.plan.queries.goals import UNITS, parse_query_goal
 from distributary.plan.queries.graph import QueryWorkload
 from distributary.plan.queries.placement import NO_DUTIES, Duties, Placement, SiteNetwork
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION, QueryRule
@@ -149,6 +149,8 @@ class QueryPlan:
     start: Placement
     today: bool
     """Whether the file says where operators run now; if not, they are at their clients'."""
+    units: Mapping[str, str]
+    """What each statistic that a goal may name is in, those of the user's own among them."""
 
 
 def asks_for_queries(path: Path) -> bool:
@@ -213,7 +215,8 @@ class _Reader:
         )
         today = self._today(workload)
         rules = tuple(rule for name in self.tables.rules for rule in RULES[name])
-        return QueryPlan(goal, rules, at_clients(workload, network).moved(today), bool(today))
+        start = at_clients(workload, network).moved(today)
+        return QueryPlan(goal, rules, start, bool(today), {**UNITS, **self.tables.own_units})
 
     def _spreading(self, goal: Goal) -> StreamSpreading | None:
         """How operators' streams spread, if the file says to how many sites one site sends them at most."""

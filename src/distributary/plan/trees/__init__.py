@@ -20,8 +20,9 @@ In reading order:
   kept.
 - `adaptation`: keeping a tree good while conditions drift.
 - `starts`: trees to begin from. `reasons`: why each site of a plan gets another parent. `drawing`: text and
-  pictures.
-- `sites_file`, `matrices`, `rates`: reading sites, links, and what a pipeline measured.
+  pictures, for which `layout` says where everything goes.
+- `sites_file`, `matrices`, `rates`: reading sites, links, and what a pipeline measured. `units`: what numbers
+  are in.
 
 `bulk` loads Numba and is imported when it is used; this package imports nothing by itself.
 """

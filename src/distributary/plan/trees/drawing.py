@@ -1,43 +1,38 @@
 """A tree to look at: as text and as an SVG picture.
 
-A picture of up to some hundred leaves grows from the root at the left, with a line of text for every leaf;
-larger ones grow from the middle in rings, so that a thousand sites are still seen at once. Links that are new
-in the plan and sites whose cost is the system's own stand out.
+In a picture a site is as far from the root as data takes to it, and a link as wide as the rate that it
+carries, where rates are known; the legend says so, with both scales. A tree of up to `MOST_ROWS` sites grows
+to the right, a row a site; larger ones grow from the middle in rings, so that a thousand sites are still seen
+at once (`layout`). Links that are new in the plan and sites whose cost is the system's own stand out. What is
+shortened or left out is counted in the legend, and told where the pointer rests.
 
-Cost: linear in the sites.
+Cost: linear in the sites, with a search for places in rings.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
-from itertools import accumulate
 
+from distributary.plan.amounts import shown, with_unit
 from distributary.plan.goal.expression import Number
-from distributary.plan.svg import svg_page
+from distributary.plan.pictures.page import (
+    LegendEntry,
+    PlanPanel,
+    dot,
+    explained,
+    line,
+    picture_page,
+    rate_legend,
+    text,
+)
+from distributary.plan.pictures.scales import RateScale
+from distributary.plan.trees.layout import Label, SiteText, TreeLayout, delays_of, in_rings, in_rows
 from distributary.plan.trees.tree import Sites, Tree
+from distributary.plan.trees.units import TreeUnits
 
-MOST_LEAVES = 120
-"""In a picture that grows to the right."""
-
-ROW, CHARACTER, GAP, MARGIN, HEAD = 20, 7, 60, 30, 60
-"""In pixels: a leaf's height, a letter's width, between two levels, around the picture, and its title."""
-
-ARC, RING = 11, 150
-"""In pixels: between two leaves on the outermost ring, and between two rings at least."""
-
-LINK, NEW_LINK, ROOT, SITE, WORST = "#aab", "#e08214", "#222", "#369", "#c22"
-
-
-def shown(cost: Number | None) -> str:
-    """A cost as people read it.
-
-    >>> shown(12.34567), shown(None)
-    ('12.35', '')
-    """
-    return "" if cost is None else f"{float(cost):.4g}"
+MOST_ROWS = 150
+"""Sites in a picture that grows to the right."""
 
 
 def tree_text(tree: Tree, sites: Sites, costs: Sequence[Number | None]) -> str:
@@ -63,123 +58,169 @@ def tree_text(tree: Tree, sites: Sites, costs: Sequence[Number | None]) -> str:
 
 
 @dataclass(frozen=True)
-class Label:
-    """Where a site's text begins and which way it runs."""
+class DrawnTree:
+    """A tree to be drawn under a heading."""
 
-    x: float
-    y: float
-    turned: float = 0.0
-    anchor: str = "start"
+    name: str
+    """What the picture's element is called: `before` or `planned`."""
+    heading: str
+    tree: Tree
+    costs: Sequence[Number | None]
+    new: Collection[int] = ()
+    """The sites whose link is new."""
+    worst: Number | None = None
+    """The cost of those sites that stand out."""
 
 
 @dataclass(frozen=True)
-class Picture:
-    """Where everything goes."""
+class TreePictureUnits:
+    """What the numbers of a picture are in."""
 
-    width: float
-    height: float
-    places: Sequence[tuple[float, float]]
-    labels: Sequence[Label]
-    exits: Sequence[float]
-    """How far to the right of each site its links begin, to leave room for its text; nothing: in its middle,
-    and straight."""
+    given: TreeUnits
+    cost: str | None
+    """Of the sites' costs; None where the goal adds values of different units."""
 
 
-def tree_svg(
-    tree: Tree,
-    sites: Sites,
-    costs: Sequence[Number | None],
-    title: str,
-    new: Collection[int] = (),
-    worst: Number | None = None,
-) -> str:
-    """A picture; `new` are the sites whose link is new, `worst` the cost of those to stand out."""
-    texts = [f"{sites.name(site)}  {shown(costs[site])}".strip() for site in range(len(tree.parents))]
-    leaves = sum(not children for children in tree.children)
-    picture = _to_the_right(tree, texts, title) if leaves <= MOST_LEAVES else _in_rings(tree, texts)
-    lines = [
-        f'<text x="{MARGIN}" y="44"><tspan fill="{NEW_LINK}">new link</tspan> · '
-        f'<tspan fill="{WORST}">site with the system\'s cost</tspan></text>'
+def rates_of(tree: Tree, sites: Sites) -> list[float]:
+    """The rate on the link to each site: of all streams that it or a site below it wants; zeros if not known.
+
+    >>> sites = Sites(latency=[[0] * 3] * 3, interest=[0, 1, 3], rates=[10, 5])
+    >>> rates_of(Tree((-1, 0, 1)), sites)
+    [0.0, 15.0, 15.0]
+    """
+    if not sites.interest:
+        return [0.0] * len(tree.parents)
+    wanted = list(sites.interest)
+    for site in reversed(tree.order[1:]):
+        wanted[tree.parents[site]] |= wanted[site]
+    return [0.0 if site == tree.root else float(sites.rate_of(each)) for site, each in enumerate(wanted)]
+
+
+def tree_svg(sites: Sites, trees: Sequence[DrawnTree], title: str, units: TreePictureUnits) -> str:
+    """A picture of trees over the same sites, on the same scales; in rings, each has its own of delays."""
+    delays = [delays_of(drawn.tree, sites) for drawn in trees]
+    unit = units.given.latency
+    if not any(map(any, delays)):
+        delays, unit = [[float(depth) for depth in drawn.tree.depth] for drawn in trees], ""
+    rates = [rates_of(drawn.tree, sites) for drawn in trees]
+    scale = RateScale(max(map(max, rates)), units.given.rate)
+    places = in_rows if sites.count <= MOST_ROWS else in_rings
+    furthest = [max(away) or 1.0 for away in delays]
+    if places is in_rows:  # rings have the room for a scale of their own, and need it
+        furthest = [max(furthest)] * len(trees)
+    pictures = [
+        _TreePicture(
+            drawn,
+            sites,
+            places(drawn.tree, _texts(drawn, sites, units.cost), away, most, unit),
+            rate,
+            scale,
+            units,
+        )
+        for drawn, away, most, rate in zip(trees, delays, furthest, rates, strict=True)
     ]
-    lines.extend(_link(picture, tree, site, site in new) for site in tree.order[1:])
-    for site in tree.order:
-        stands_out = worst is not None and costs[site] == worst
-        colour = ROOT if site == tree.root else WORST if stands_out else SITE
-        lines.extend(_site(picture, site, texts[site], colour, bool(tree.children[site])))
-    return svg_page(picture.width, picture.height, MARGIN, title, lines)
+    return picture_page(
+        title,
+        [picture.panel() for picture in pictures],
+        [
+            *_legend(trees, units, "from the left" if places is in_rows else "from the middle", unit),
+            *rate_legend(scale),
+            *_notes(pictures),
+        ],
+    )
 
 
-def _link(picture: Picture, tree: Tree, site: int, new: bool) -> str:
-    (x, y), (up_x, up_y) = picture.places[site], picture.places[tree.parents[site]]
-    if picture.exits:
-        up_x += picture.exits[tree.parents[site]]
-    middle = (x + up_x) / 2
-    way = f"M{up_x:.1f} {up_y:.1f}"
-    bend = f"C{middle:.1f} {up_y:.1f} {middle:.1f} {y:.1f}" if picture.exits else "L"
-    way += f"{bend} {x:.1f} {y:.1f}"
-    style = f'stroke="{NEW_LINK}" stroke-width="2"' if new else f'stroke="{LINK}"'
-    return f'<path d="{way}" fill="none" {style}/>'
+def _texts(drawn: DrawnTree, sites: Sites, unit: str | None) -> list[SiteText]:
+    return [SiteText(sites.name(site), with_unit(cost, unit)) for site, cost in enumerate(drawn.costs)]
 
 
-def _site(picture: Picture, site: int, text: str, colour: str, inner: bool) -> list[str]:
-    """A dot and its text; where there may be links behind the text, it has a white edge."""
-    (x, y), label = picture.places[site], picture.labels[site]
-    turn = f' transform="rotate({label.turned:.1f} {label.x:.1f} {label.y:.1f})"' if label.turned else ""
-    begins = f'<text x="{label.x:.1f}" y="{label.y + 4:.1f}" text-anchor="{label.anchor}"{turn}'
-    behind = inner and not picture.exits
-    halo = [f'{begins} fill="#fff" stroke="#fff" stroke-width="4">{escape(text)}</text>'] if behind else []
-    return [
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"/>',
-        *halo,
-        f'{begins} fill="{colour}">{escape(text)}</text>',
-    ]
+def _legend(
+    trees: Sequence[DrawnTree], units: TreePictureUnits, where: str, delay_unit: str
+) -> Iterator[LegendEntry]:
+    """What everything means but the widths of links."""
+    yield LegendEntry("the root", dot(4, 0, "ink"), 8)
+    yield LegendEntry("a site", dot(4, 0, "site"), 8)
+    if any(drawn.worst is not None for drawn in trees):
+        yield LegendEntry("a site whose cost is that of the whole tree", dot(4, 0, "worst"), 8)
+    if any(drawn.new for drawn in trees):
+        yield LegendEntry("a link that is new", line("M0 0H30", "new", 2), 30)
+    if delay_unit:
+        yield LegendEntry(f"distance {where}: delay from the root over the links, in {delay_unit}")
+    else:
+        yield LegendEntry(f"distance {where}: links from the root, as no latencies are known")
+    if any(cost is not None for drawn in trees for cost in drawn.costs):
+        measured = f", in {units.cost}" if units.cost else " in the goal, which names no unit"
+        yield LegendEntry(f"number after a name: the site's cost{measured}")
 
 
-def _spread(tree: Tree) -> list[float]:
-    """A place for every leaf in the tree's order; every parent in the middle of its children."""
-    across = [0.0] * len(tree.parents)
-    for place, leaf in enumerate(site for site in tree.order if not tree.children[site]):
-        across[leaf] = place
-    for site in reversed(tree.order):
-        children = tree.children[site]
-        if children:
-            across[site] = (across[children[0]] + across[children[-1]]) / 2
-    return across
+def _notes(pictures: Sequence[_TreePicture]) -> Iterator[LegendEntry]:
+    """How many labels are not whole."""
+    short = sum(picture.shortened() for picture in pictures)
+    lacking = sum(label is None for picture in pictures for label in picture.layout.labels)
+    if short:
+        yield LegendEntry(f"names that are too long are shortened: {short}; the pointer shows them whole")
+    if lacking:
+        yield LegendEntry(
+            f"sites without a label, for lack of room: {lacking}; the pointer shows their names"
+        )
 
 
-def _to_the_right(tree: Tree, texts: Sequence[str], title: str) -> Picture:
-    """The root at the left; each level as wide as its longest text."""
-    across = _spread(tree)
-    widest = [0] * (max(tree.depth) + 1)
-    for depth, text in zip(tree.depth, texts, strict=True):
-        widest[depth] = max(widest[depth], len(text))
-    widths = (CHARACTER * letters + GAP for letters in widest)
-    starts = list(accumulate(widths, initial=float(MARGIN)))
-    places = [
-        (starts[depth], HEAD + MARGIN + ROW * place) for place, depth in zip(across, tree.depth, strict=True)
-    ]
-    labels = [Label(x + 8, y) for x, y in places]
-    exits = [12.0 + CHARACTER * len(text) for text in texts]
-    width = max(starts[-1], MARGIN * 2 + 8.5 * len(title))
-    return Picture(width, HEAD + 2 * MARGIN + ROW * (max(across) + 1), places, labels, exits)
+@dataclass(frozen=True)
+class _TreePicture:
+    drawn: DrawnTree
+    sites: Sites
+    layout: TreeLayout
+    rates: Sequence[float]
+    scale: RateScale
+    units: TreePictureUnits
+
+    def panel(self) -> PlanPanel:
+        """Lines first, so that dots and texts are on top of them; new links on top of the others."""
+        links = sorted(self.drawn.tree.order[1:], key=lambda site: site in self.drawn.new)
+        return PlanPanel(
+            self.drawn.name,
+            self.drawn.heading,
+            self.layout.width,
+            self.layout.height,
+            [
+                *(line(way, "grid") for way, _ in self.layout.scale),
+                *(line(way, "grid", 1, ' stroke-dasharray="1 4"') for way in self.layout.leaders),
+                *map(self._link, links),
+                *(_written(label, "quiet halo") for _, label in self.layout.scale if label is not None),
+                *map(self._site, self.drawn.tree.order),
+            ],
+        )
+
+    def shortened(self) -> int:
+        """How many names are."""
+        return sum(
+            label is not None and not label.text.startswith(self.sites.name(site))
+            for site, label in enumerate(self.layout.labels)
+        )
+
+    def _link(self, site: int) -> str:
+        parent = self.drawn.tree.parents[site]
+        new = site in self.drawn.new
+        latency = with_unit(self.sites.latency[parent][site], self.units.given.latency)
+        note = f"{self.sites.name(parent)} to {self.sites.name(site)}: {latency}"
+        if self.scale.most:
+            note += f", {with_unit(self.rates[site], self.scale.unit)}"
+        width = self.scale.width(self.rates[site])
+        way = self.layout.link(site)
+        return explained(note, [line(way, "new" if new else "link", max(width, 2.0) if new else width)])
+
+    def _site(self, site: int) -> str:
+        drawn, label = self.drawn, self.layout.labels[site]
+        stands_out = drawn.worst is not None and drawn.costs[site] == drawn.worst
+        colour = "ink" if site == drawn.tree.root else "worst" if stands_out else "site"
+        told = SiteText(self.sites.name(site), with_unit(drawn.costs[site], self.units.cost))
+        elements = [dot(*self.layout.places[site], colour)]
+        if label is not None:
+            elements.append(_written(label, f"{colour} halo"))
+        return explained(f"{told.name}: {told.cost}" if told.cost else told.name, elements)
 
 
-def _in_rings(tree: Tree, texts: Sequence[str]) -> Picture:
-    """The root in the middle, a ring a level, every leaf with its share of the circle."""
-    across = _spread(tree)
-    leaves = max(across) + 1
-    levels = max(max(tree.depth), 1)
-    ring = max(RING, ARC * leaves / (2 * math.pi * levels))
-    room = MARGIN + CHARACTER * max(map(len, texts))
-    middle = ring * levels + room
-    places, labels = [], []
-    for site in range(len(tree.parents)):
-        angle = 2 * math.pi * across[site] / leaves
-        radius = ring * tree.depth[site]
-        x, y = middle + radius * math.cos(angle), HEAD + middle + radius * math.sin(angle)
-        places.append((x, y))
-        left = math.cos(angle) < 0  # texts there are turned round, so that none stands on its head
-        turned = math.degrees(angle) + (180 if left else 0)
-        beyond = (x + 8 * math.cos(angle), y + 8 * math.sin(angle))
-        labels.append(Label(*beyond, turned, "end" if left else "start"))
-    return Picture(2 * middle, HEAD + 2 * middle, places, labels, ())
+def _written(label: Label, classes: str) -> str:
+    return text(
+        label.x, label.y, label.text, classes, anchor=label.anchor, size=label.size, turned=label.turned
+    )

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from distributary.plan.amounts import shown
 from distributary.plan.goal.expression import Number
 from distributary.plan.trees.benefit import Problem
 from distributary.plan.trees.climb import TreeClimb
 from distributary.plan.trees.cost import violations
-from distributary.plan.trees.drawing import shown
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,15 @@
     [streams]                        # or streams = "streams.csv", with columns `stream` and `rate`
     quotes = 12.5                    # the rate of each stream
 
+    [units]                          # optional: what numbers are in, for pictures; these if not said
+    latency = "ms"                   # of processing times, too
+    bandwidth = "Mbit/s"
+    rate = "events/s"
+
     [metric.toll]                    # metrics of your own, by the names that the goal has for them:
     links = "toll.csv"               # of links, given as latency is;
     symmetric = true                 # optional: as links may differ by direction if nothing is said
+    unit = "€"                       # optional, for pictures
 
     [metric.rent]
     sites = {fra = 3.5, ams = 2}     # of sites: a number for each
@@ -43,7 +49,7 @@ the same event. Every error names the file, the table or site, and what would be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -56,6 +62,7 @@ from distributary.plan.trees.goals import parse_goal
 from distributary.plan.trees.metrics import Metric, measured
 from distributary.plan.trees.rates import PipelineRates, read_rates
 from distributary.plan.trees.tree import Sites, Tree
+from distributary.plan.trees.units import TreeUnits
 from distributary.toml_files import (
     Names,
     Number,
@@ -112,6 +119,16 @@ class MetricTable:
     links: Links | None = None
     symmetric: Annotated[bool, Field(description="true or false")] = False
     sites: dict[str, Number] | None = None
+    unit: Text = ""
+
+
+@toml_table
+class UnitsTable:
+    """The table [units]: what numbers are in."""
+
+    latency: Text = TreeUnits.latency
+    bandwidth: Text = TreeUnits.bandwidth
+    rate: Text = TreeUnits.rate
 
 
 @toml_table
@@ -136,6 +153,11 @@ class PlanTables:
         }
 
     @property
+    def own_units(self) -> dict[str, str]:
+        """What the user's own metrics are in, by name."""
+        return {name: table.unit for name, table in self.metric.items()}
+
+    @property
     def statements(self) -> str:
         """The goal with the constraints."""
         return "\n".join([self.goal, *(f"subject to {each}" for each in self.constraints)])
@@ -149,6 +171,7 @@ class TreePlanTables(PlanTables):
     root: Text | None = None
     site: Annotated[list[InterestedSite], Field(min_length=2, description="at least two [[site]] entries")]
     streams: dict[str, Number] = field(default_factory=dict)
+    units: UnitsTable = field(default_factory=UnitsTable)
 
 
 @dataclass(frozen=True)
@@ -159,6 +182,7 @@ class TreePlan:
     root: int
     goal: Goal
     today: Tree | None
+    units: TreeUnits
 
 
 def read_plan(path: Path, **instead: str | None) -> TreePlan:
@@ -191,6 +215,7 @@ def read_plan(path: Path, **instead: str | None) -> TreePlan:
         root,
         parse_goal(tables.statements, tables.own_metrics),
         _today(rows, root, names),
+        TreeUnits(**asdict(tables.units), own=tables.own_units),
     )
 
 
