@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from distributary.plan.pictures.free_places import Box, text_box
+from distributary.plan.pictures.free_places import LabelBox, text_box
 from distributary.plan.pictures.lettering import SIZE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -113,7 +113,7 @@ def _shape(element: ElementTree.Element, x: float, y: float) -> Shape:
     if element.tag == f"{SVG}circle":
         middle, radius = (float(given["cx"]) + x, float(given["cy"]) + y), float(given["r"])
         left, top = middle[0] - radius, middle[1] - radius
-        return Shape(DOT, _corners(Box(left, top, left + 2 * radius, top + 2 * radius)))
+        return Shape(DOT, _corners(LabelBox(left, top, left + 2 * radius, top + 2 * radius)))
     at = float(given["x"]) + x, float(given["y"]) + y
     told = element.text or ""
     anchor, size = given.get("text-anchor", "start"), float(given.get("font-size", SIZE))
@@ -122,7 +122,7 @@ def _shape(element: ElementTree.Element, x: float, y: float) -> Shape:
     return Shape(told, [_turned(corner, at, float(turned[1])) for corner in corners] if turned else corners)
 
 
-def _corners(box: Box) -> list[Point]:
+def _corners(box: LabelBox) -> list[Point]:
     return [(box.left, box.top), (box.right, box.top), (box.right, box.bottom), (box.left, box.bottom)]
 
 

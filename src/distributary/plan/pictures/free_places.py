@@ -20,7 +20,7 @@ SQUARE = 64.0
 
 
 @dataclass(frozen=True)
-class Box:
+class LabelBox:
     """An upright rectangle; y grows downwards."""
 
     left: float
@@ -28,10 +28,11 @@ class Box:
     right: float
     bottom: float
 
-    def overlaps(self, other: Box) -> bool:
+    def overlaps(self, other: LabelBox) -> bool:
         """Whether the two share more than an edge.
 
-        >>> Box(0, 0, 2, 2).overlaps(Box(1, 1, 3, 3)), Box(0, 0, 2, 2).overlaps(Box(2, 0, 3, 2))
+        >>> box = LabelBox(0, 0, 2, 2)
+        >>> box.overlaps(LabelBox(1, 1, 3, 3)), box.overlaps(LabelBox(2, 0, 3, 2))
         (True, False)
         """
         return (
@@ -42,37 +43,39 @@ class Box:
         )
 
 
-def text_box(x: float, y: float, text: str, anchor: str, size: float = SIZE, *, bold: bool = False) -> Box:
+def text_box(
+    x: float, y: float, text: str, anchor: str, size: float = SIZE, *, bold: bool = False
+) -> LabelBox:
     """The box of a text whose line begins, has its middle or ends at a point, by its anchor."""
     width = text_width(text, size, bold=bold)
     left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-    return Box(left, y - ASCENT * size, left + width, y + DESCENT * size)
+    return LabelBox(left, y - ASCENT * size, left + width, y + DESCENT * size)
 
 
 class TakenSpace:
     """The boxes that are taken.
 
     >>> space = TakenSpace()
-    >>> places = [Box(0, 0, 10, 10), Box(5, 5, 15, 15), Box(10, 10, 20, 20)]
+    >>> places = [LabelBox(0, 0, 10, 10), LabelBox(5, 5, 15, 15), LabelBox(10, 10, 20, 20)]
     >>> space.take_first(places), space.take_first(places), space.take_first(places)
     (0, 2, None)
     """
 
     def __init__(self) -> None:
-        self._squares: dict[tuple[int, int], list[Box]] = defaultdict(list)
+        self._squares: dict[tuple[int, int], list[LabelBox]] = defaultdict(list)
 
-    def take(self, box: Box) -> None:
+    def take(self, box: LabelBox) -> None:
         """Take a box, whether it is free or not."""
         for square in _squares(box):
             self._squares[square].append(box)
 
-    def is_free(self, box: Box) -> bool:
+    def is_free(self, box: LabelBox) -> bool:
         """Whether nothing that was taken overlaps it."""
         return not any(
             box.overlaps(other) for square in _squares(box) for other in self._squares.get(square, ())
         )
 
-    def take_first(self, boxes: Iterable[Box]) -> int | None:
+    def take_first(self, boxes: Iterable[LabelBox]) -> int | None:
         """Take the first of these that is free, and say which; None if none is."""
         for place, box in enumerate(boxes):
             if self.is_free(box):
@@ -81,7 +84,7 @@ class TakenSpace:
         return None
 
 
-def _squares(box: Box) -> Iterator[tuple[int, int]]:
+def _squares(box: LabelBox) -> Iterator[tuple[int, int]]:
     for column in range(int(box.left // SQUARE), int(box.right // SQUARE) + 1):
         for row in range(int(box.top // SQUARE), int(box.bottom // SQUARE) + 1):
             yield column, row

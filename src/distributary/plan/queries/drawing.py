@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from distributary.plan.amounts import amount, with_unit
-from distributary.plan.pictures.free_places import Box, TakenSpace, text_box
+from distributary.plan.pictures.free_places import LabelBox, TakenSpace, text_box
 from distributary.plan.pictures.page import (
     LegendEntry,
     PlanPanel,
@@ -196,14 +196,14 @@ class _PlacementPicture:
         layout = around(self.boxes, latency_space(self.sites, dimensions=2))
         space = TakenSpace()
         for x, y in layout.places.values():
-            space.take(Box(x - RADIUS - 2, y - RADIUS - 2, x + RADIUS + 2, y + RADIUS + 2))
+            space.take(LabelBox(x - RADIUS - 2, y - RADIUS - 2, x + RADIUS + 2, y + RADIUS + 2))
         for words in layout.texts:
             space.take(text_box(words.x, words.y, words.line.text, words.anchor, bold=words.line.bold))
         links = sorted(self.flows.items(), key=lambda item: (-item[1], item[0]))
         curves = {link: layout.curve(*link) for link, _ in links}
         for curve in [curves[link] for link, _ in links[:MOST_RATES]]:
             x, y = curve.point(ARROW)
-            space.take(Box(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS))
+            space.take(LabelBox(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS))
         rates = [self._rate(curves[link], rate, space) for link, rate in links[:MOST_RATES]]
         told = [rate for rate in rates if rate]
         main = len(links) if len(links) <= MOST_LINKS else MOST_RATES

@@ -19,7 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distributary.plan.pictures.free_places import Box, TakenSpace, text_box
+from distributary.plan.pictures.free_places import LabelBox, TakenSpace, text_box
 from distributary.plan.pictures.lettering import SIZE, shortened, text_width
 from distributary.plan.pictures.scales import ticks
 from distributary.plan.trees.tree import Sites, Tree
@@ -181,7 +181,7 @@ def in_rings(
 
     space = TakenSpace()
     for x, y in places:
-        space.take(Box(x - DOT, y - DOT, x + DOT, y + DOT))
+        space.take(LabelBox(x - DOT, y - DOT, x + DOT, y + DOT))
     scale = _circles(middle, outermost, most, unit, space)
     labels: list[Label | None] = [None] * len(places)
     leaders = []
@@ -257,7 +257,7 @@ def _beside(
     return None
 
 
-def _is_within(box: Box, middle: float, radius: float) -> bool:
+def _is_within(box: LabelBox, middle: float, radius: float) -> bool:
     """Whether a box is inside the outermost ring."""
     corners = ((x, y) for x in (box.left, box.right) for y in (box.top, box.bottom))
     return all(math.hypot(x - middle, y - middle) < radius for x, y in corners)
