@@ -41,9 +41,6 @@ ALGORITHMS = (*PAPERS, OURS)
 CHANGED = 1_000
 """How many subscriptions are added to a full index, and removed again, to learn what one costs."""
 
-HELD = 10
-"""Subscriptions of one subscriber, where regular expressions are asked for subscribers alone."""
-
 RUNS = 100
 """Each point of the paper's plots is the mean of a hundred runs."""
 
@@ -72,24 +69,20 @@ def run(point: Point, random: np.random.Generator) -> list[Row]:
     row |= {"add": add, "remove": remove}
     if isinstance(index, TopicRegex):
         row["compile"] = _compile_microseconds(filters[size:])
-        row["subscribers"] = _subscribers_microseconds(index, filters[:size], events)
     return [row]
 
 
 def _verify(index: Index[Any], filters: Sequence[TopicFilter], random: np.random.Generator) -> None:
     """Compare a few answers with the filters' own: events that some filter matches, and one of no takers."""
     for chosen in random.choice(len(filters), 3, replace=False):
-        event = Event("hit", topic=_topic_of(filters[chosen]))
+        event = Event(
+            "hit", topic="/".join("any" if level == WILDCARD else level for level in filters[chosen].levels)
+        )
         expected = [slot for slot, filter in enumerate(filters) if filter.matches(event)]
         if index.match(event) != expected:
             raise AssertionError(f"{index.name} answers wrongly for topic {event.topic!r}")
     if index.match(Event("miss", topic="nobody")):
         raise AssertionError(f"{index.name} finds subscriptions that are not there")
-
-
-def _topic_of(filter: TopicFilter) -> str:
-    """A topic that a filter matches."""
-    return "/".join("any" if level == WILDCARD else level for level in filter.levels)
 
 
 def _match_microseconds(index: Index[Any], events: list[Event]) -> tuple[float, float]:
@@ -102,25 +95,6 @@ def _match_microseconds(index: Index[Any], events: list[Event]) -> tuple[float, 
         blocks = [events[run * size : (run + 1) * size] for run in range(RUNS)]
         times = _timed(lambda run: [index.match(event) for event in blocks[run]]) / size
     return float(np.median(times)), float(times.std())
-
-
-def _subscribers_microseconds(
-    index: TopicRegex, filters: Sequence[TopicFilter], events: Sequence[Event]
-) -> float:
-    """What an event takes that is asked for subscribers alone: one who is found is not tried again."""
-    held = {
-        f"subscriber{first}": range(first, min(first + HELD, len(filters)))
-        for first in range(0, len(filters), HELD)
-    }
-    for topic in (_topic_of(filters[0]), "nobody"):
-        expected = [
-            who
-            for who, slots in held.items()
-            if any(filters[slot].matches(Event("", topic)) for slot in slots)
-        ]
-        if index.subscribers(topic, held) != expected:
-            raise AssertionError(f"{index.name} finds other subscribers of topic {topic!r}")
-    return float(np.median(_timed(lambda run: index.subscribers(str(events[run].topic), held))))
 
 
 def _timed(action: Callable[[int], object]) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -185,7 +159,6 @@ def _from_least(costs: dict[str, float]) -> list[str]:
 def check_match(rows: Rows) -> Verdict:
     """Figure 5."""
     costs, spread = costs_of(rows, "match"), costs_of(rows, "match_spread")
-    alone = costs_of(rows, "subscribers")["regex"]
     behind, slower = costs["hash"] / costs["tree"], costs["regex"] / costs["hash"]
     candidates = (
         " With a wildcard counted at every level but the first, an event constructs 2^6 candidates of full "
@@ -197,9 +170,7 @@ def check_match(rows: Rows) -> Verdict:
         ours=f"{_told(costs, 'us')}; std {spread['tree']:.2g} us tree, {spread['hash']:.2g} us hash",
         reason=f"From least to most: {listed(_from_least(costs))}. Hash takes {behind:.1f} times as long as "
         f"the tree, the regular expressions {slower:,.0f} times as long as hash, at "
-        f"{largest(rows, 'subscriptions'):,} subscriptions. Asked for subscribers alone, of {HELD} "
-        f"subscriptions each, regular expressions take {shown(alone)} us: one who is found is not "
-        f"tried again.{candidates}",
+        f"{largest(rows, 'subscriptions'):,} subscriptions.{candidates}",
     )
 
 
@@ -278,7 +249,7 @@ EXPERIMENTS = (
         ),
         quick=grid(repeat=[0], subscriptions=[2_000, 30_000], algorithm=ALGORITHMS),
         run=run,
-        measured=("match", "match_spread", "memory", "add", "remove", "compile", "subscribers"),
+        measured=("match", "match_spread", "memory", "add", "remove", "compile"),
         ours={"algorithm": (OURS,)},
         alone=True,
         answers={

@@ -173,7 +173,10 @@ def test_where_a_tolerance_starts_survives_the_broker(tmp_path: Path) -> None:
         ann, bob = Paho(server.port, "ann", THREE, clean=False), Paho(server.port, "bob", THREE)
         for price in (13, 16):
             bob.publish("kept/a", f'{{"price": {price}}}', 1)
-        assert ann.next().payload == b'{"price": 16}'
+        got = ann.next().payload
+        if got == b'{"price": 10}':  # it comes again where its acknowledgement did not arrive before the end
+            got = ann.next().payload
+        assert got == b'{"price": 16}'
         ann.leave()
         bob.leave()
 

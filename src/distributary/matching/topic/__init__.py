@@ -5,6 +5,7 @@ Ours, the default, and what it is made of, in reading order:
 - `text`: canonical filter texts and topics as bytes, and whether the one matches the other
 - `trie`: the shapes of filters (depth, wildcards, open or closed) as a trie laid out in arrays
 - `keys`: hashes of levels, the Bloom filter, and the table in which a filter is found by its key
+- `probing`: the keys of a topic, and which of them the Bloom filter lets pass
 - `shapes`: `TopicShapes`, which looks up one key per shape
 - `memo`: what was found for topics seen before
 - `verifier`: topic filters asked about single pairs only

@@ -4,8 +4,7 @@ A filter of a given shape (see `trie`) matches a topic if and only if their fixe
 per shape answers (see `keys`). In the order of life:
 
 - Compile: `trie` collects the shapes, `keys` hashes the filters into a Bloom filter and a table.
-- Search: each level of a topic is hashed once. Where shapes are few they are looked up one by one, where they
-  are many the trie is walked; both add up the hashes of fixed levels. What the Bloom filter lets pass is
+- Search: the keys of a topic are worked out (`probing`). What the Bloom filter lets pass is
   looked up in the table, a block of lookups at a time, in steps each of which has fetched what the next
   reads. What the table nominates is decided by comparing the filter's canonical text (`text.agrees`). Equal
   filters are one entry of the table and decided once.
@@ -31,7 +30,6 @@ from distributary.kernel import (
     Flags,
     Ints,
     Longs,
-    Words,
     inlined,
     kernel,
     read_table,
@@ -48,23 +46,18 @@ from distributary.matching.layers import OWN_ARRAYS, TEXTS, CompiledIndex, Compi
 from distributary.matching.memory import prefetch
 from distributary.matching.single import SingleEvent
 from distributary.matching.topic import keys, trie
-from distributary.matching.topic.keys import ShapeTable, bucket_of, key_of, may_hold
+from distributary.matching.topic.keys import ShapeTable, bucket_of
 from distributary.matching.topic.memo import TopicMemo
-from distributary.matching.topic.text import FilterTexts, agrees, has_leading_slash
-from distributary.matching.topic.trie import (
-    CHECKED,
-    CLOSED,
-    MQTTS,
-    OPEN,
-    OURS,
-    WILD,
-    FewShapes,
-    ShapeTrie,
-    few_shapes,
+from distributary.matching.topic.probing import (
+    BLOCK,
+    Lookups,
+    probe,
+    probe_topic,
+    room_for_levels,
+    room_for_lookups,
 )
-
-BLOCK = 512
-"""Lookups that are made at a time, step by step, so that one does not wait for the memory of another."""
+from distributary.matching.topic.text import FilterTexts, agrees
+from distributary.matching.topic.trie import FewShapes, ShapeTrie, few_shapes
 
 LEAST_HITS = 1024
 """How many hits are made room for at first, at least; room for one a row is made in any case."""
@@ -123,14 +116,6 @@ def _searched(words: Longs) -> Searched:
             array_at(words, at + 16, np.int32),
         ),
     )
-
-
-class Lookups(NamedTuple):
-    """A block of lookups, with room for those of one row more."""
-
-    keys: Words
-    shapes: NDArray[np.uint32]
-    rows: Ints
 
 
 class Hits(NamedTuple):
@@ -260,9 +245,9 @@ def _find(number: int, words: Longs, topic: Bytes, found: Ints) -> int:
     """
     live = live_slots(words)
     texts, shapes, table, few = _searched(words)
-    lookups = _room_for_lookups(shapes, few, 0)
-    hashes, totals = _room_for_levels(few)
-    asked = _probe_topic(0, topic, 0, len(topic), shapes, few, table, hashes, totals, lookups, 0)
+    lookups = room_for_lookups(shapes, few, 0)
+    hashes, totals = room_for_levels(few)
+    asked = probe_topic(0, topic, 0, len(topic), shapes, few, table, hashes, totals, lookups, 0)
     buckets, marks = table.buckets, table.marks
     shape_bits = keys.shape_bits(shapes)
     for at in range(asked):
@@ -285,16 +270,6 @@ def _find(number: int, words: Longs, topic: Bytes, found: Ints) -> int:
 
 
 @kernel
-def _room_for_lookups(shapes: ShapeTrie, few: FewShapes, more: int) -> Lookups:
-    """Room for the lookups of one row and some more."""
-    # A row looks a shape up once at most: its syntax sees it once.
-    room = more + (len(few.numbers) if len(few.numbers) else 2 * len(shapes.levels))
-    scratch = np.empty(2 * room, np.uint64)  # one piece of memory is had in less time than three
-    halves = scratch[room:].view(np.uint32)
-    return Lookups(scratch[:room], halves[:room], halves[room:].view(np.int32))
-
-
-@kernel
 def _nominate(first_row: int, words: Longs, *arrays: Any) -> tuple[int, int]:
     """Write each row and entry that match, until the hits are full.
 
@@ -306,7 +281,7 @@ def _nominate(first_row: int, words: Longs, *arrays: Any) -> tuple[int, int]:
     """
     hits = Hits(*arrays[0:3])
     searched = _searched(words)
-    lookups = _room_for_lookups(searched.shapes, searched.few, BLOCK)
+    lookups = room_for_lookups(searched.shapes, searched.few, BLOCK)
     following, count = _nominated(first_row, Strings(*arrays[3:7]), searched, lookups, hits)
     return int(following), int(count)
 
@@ -320,7 +295,7 @@ def _nominated(
     row = first_row
     count = 0
     while row < len(topics.starts):
-        following, asked = _probe(row, topics, shapes, few, table, lookups)
+        following, asked = probe(row, topics, shapes, few, table, lookups)
         nominated = _look_up(lookups, asked, shapes, table, hits, count)
         if nominated < 0:
             return row, count
@@ -347,7 +322,7 @@ def _find_in_few(
     """The rows and live slots that a few topics find in the segment of that number."""
     topics = Strings(data, starts, ends, valid)
     live, searched = live_slots(words), _searched(words)
-    table, lookups = searched.table, _room_for_lookups(searched.shapes, searched.few, BLOCK)
+    table, lookups = searched.table, room_for_lookups(searched.shapes, searched.few, BLOCK)
     hits, room = _room_for_hits(FEW_HITS), FEW_HITS
     found_rows, found = np.empty(FEW_HITS, np.int32), np.empty(FEW_HITS, np.int32)
     row = count = 0
@@ -375,146 +350,6 @@ def _find_in_few(
 @inlined
 def _room_for_hits(room: Any) -> Hits:
     return Hits(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32))
-
-
-@kernel
-def _probe(
-    first_row: int, topics: Strings, shapes: ShapeTrie, few: FewShapes, table: ShapeTable, lookups: Lookups
-) -> tuple[int, int]:
-    """Write the lookups of rows that the Bloom filter lets pass: a block of them, if there are so many.
-
-    Returns the first row that was not looked at, and the number of lookups.
-    """
-    hashes, totals = _room_for_levels(few)
-    count = 0
-    for row in range(first_row, len(topics.starts)):
-        if count >= BLOCK:
-            return row, count
-        if not topics.valid[row]:
-            continue
-        start, end = topics.starts[row], topics.ends[row]
-        count = _probe_topic(row, topics.data, start, end, shapes, few, table, hashes, totals, lookups, count)
-    return len(topics.starts), count
-
-
-@kernel
-def _room_for_levels(few: FewShapes) -> tuple[Words, Words]:
-    """Room for the hashes of a topic's levels, and for sums of them; the first sum is 0."""
-    room = np.zeros(2 * few.deepest[0] + 2, np.uint64)
-    return room[: few.deepest[0] + 1], room[few.deepest[0] + 1 :]
-
-
-@inlined
-def _probe_topic(
-    row: int,
-    topic: Bytes,
-    start: int | np.int64,
-    end: int | np.int64,
-    shapes: ShapeTrie,
-    few: FewShapes,
-    table: ShapeTable,
-    hashes: Words,
-    totals: Words,
-    lookups: Lookups,
-    count: int,
-) -> int:
-    """Add the lookups of one row, whose topic is given, that the Bloom filter lets pass."""
-    # Where there is a leading slash, the two syntaxes see different levels; else they see the same.
-    skipped = MQTTS if has_leading_slash(topic, start, end) else 0
-    while True:
-        depth = keys.hash_levels(topic, start + (skipped == MQTTS), end, hashes)
-        if len(few.numbers):
-            count = _probe_few(row, depth, skipped, hashes, totals, few, table, lookups, count)
-        else:
-            count = _walk_trie(row, depth, skipped, hashes, totals, shapes, table, lookups, count)
-        if skipped != MQTTS:
-            break
-        skipped = OURS
-    return count
-
-
-@inlined
-def _probe_few(
-    row: int,
-    depth: int,
-    skipped: int,
-    hashes: Words,
-    totals: Words,
-    few: FewShapes,
-    table: ShapeTable,
-    lookups: Lookups,
-    count: int,
-) -> int:
-    """Look up shape by shape, but for those of one syntax that are skipped.
-
-    From the sum of all hashes those of the wildcard levels are taken off.
-    """
-    for level in range(min(depth, len(totals) - 1)):
-        totals[level + 1] = totals[level] + hashes[level]
-    for at in range(len(few.numbers)):
-        shape = few.numbers[at]
-        if few.depths[at] > depth or (shape & 1 and few.depths[at] != depth) or few.syntax[at] & skipped:
-            continue
-        total = totals[few.depths[at]]
-        for wild in range(few.wild_starts[at], few.wild_starts[at + 1]):
-            total -= hashes[few.wild_levels[wild]]
-        count = _ask(total, np.uint64(shape), row, table, lookups, count)
-    return count
-
-
-@inlined
-def _walk_trie(
-    row: int,
-    depth: int,
-    skipped: int,
-    hashes: Words,
-    totals: Words,
-    shapes: ShapeTrie,
-    table: ShapeTable,
-    lookups: Lookups,
-    count: int,
-) -> int:
-    """Look up the shapes of the trie that are no deeper than the topic and whose prefixes may exist.
-
-    Those of one syntax are skipped if need be.
-    """
-    node = 1
-    while node < len(shapes.levels):
-        level = shapes.levels[node]
-        known = shapes.flags[node]
-        if level >= depth or known & skipped:
-            node = shapes.ends[node]
-            continue
-        total = totals[level]
-        if not known & WILD:
-            total += hashes[level]
-        totals[level + 1] = total
-        if known & CHECKED and not may_hold(
-            table.bloom, key_of(total, keys.prefix_number(node), table.mask[0])
-        ):
-            node = shapes.ends[node]
-            continue
-        if known & OPEN:
-            count = _ask(total, np.uint64(2 * node), row, table, lookups, count)
-        if known & CLOSED and level + 1 == depth:
-            count = _ask(total, np.uint64(2 * node + 1), row, table, lookups, count)
-        node += 1
-    return count
-
-
-@inlined
-def _ask(
-    total: np.uint64, shape: np.uint64, row: int, table: ShapeTable, lookups: Lookups, count: int
-) -> int:
-    """Note a lookup unless the Bloom filter rules it out; how many there are then."""
-    key = key_of(total, shape, table.mask[0])
-    if not may_hold(table.bloom, key):
-        return count
-    prefetch(table.buckets, bucket_of(key, len(table.buckets) - 1))
-    lookups.keys[count] = key
-    lookups.shapes[count] = shape
-    lookups.rows[count] = row
-    return count + 1
 
 
 @kernel

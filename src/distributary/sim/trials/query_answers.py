@@ -55,7 +55,7 @@ def out_of_order(due: Items, found: Items) -> list[str]:
 
     Items of one time come in any order, because an operator that is divided gives them out in several places.
 
-    >>> first, second = Item("e1", {}, 1), Item("e2", {}, 2)
+    >>> first, second = Item("e1", 1, {}), Item("e2", 2, {})
     >>> out_of_order({"busy.large": [first, second]}, {"busy.large": [second, first]})
     ['busy.large gave e2 at 2 where an item at 1 was due: out of order']
     """
@@ -72,9 +72,9 @@ def out_of_order(due: Items, found: Items) -> list[str]:
 def until_withdrawn(due: Items, found: Items, withdrawn: Iterable[str]) -> Items:
     """What was due of outputs that were withdrawn: as much of their beginnings as clients got; else all.
 
-    >>> first, second = Item("e1", {}, 1), Item("e2", {}, 2)
+    >>> first, second = Item("e1", 1, {}), Item("e2", 2, {})
     >>> until_withdrawn({"busy.large": [first, second]}, {"busy.large": [first]}, ["busy.large"])
-    {'busy.large': [Item(id='e1', attributes={}, time=1, rank=0)]}
+    {'busy.large': [Item(id='e1', time=1, attributes={}, rank=0)]}
     """
     return {**due, **{output: _beginning(due[output], found.get(output, ())) for output in withdrawn}}
 

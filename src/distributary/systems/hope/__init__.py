@@ -8,6 +8,7 @@ events that it may match. They meet at vertices of the hypercube in one of two w
 - `messages`: what nodes send each other
 - `dimension`: how nodes agree on the length of keys as their number changes
 - `broker`: `HopeBroker`, what both ways have in common
+- `notices`: which events are worth asking for their documents
 - `documents`: how homes get documents, each of them once
 - `history`: events that are stored for subscribers who are away
 - `kbpp`: key-based publication propagation (KBPP): events go to every key that they cover

@@ -3,6 +3,7 @@
 Modules, in reading order:
 
 - `broker`: `TreeBroker`, a tree node that serves clients; `TreeAssembly` makes the brokers of one tree.
+- `routes`: what children ask for, in an index.
 - `resuming`: clients that come back are given what they missed.
 - `settings`: `OptimisationSettings` says how a tree optimises itself, `Gauges` what brokers measure with.
 - `optimiser`: `TreeOptimiser`, the part of a broker that optimises.
