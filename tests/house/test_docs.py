@@ -25,7 +25,11 @@ SLOW = "connectors.md"
 PATH = re.compile(r"(?<![\w/.<-])((?:[\w*-]+/)+[\w*-]*(?:\.(?:py|md|toml|svg))?)(?![\w/<])")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 DOTTED = re.compile(r"(?<![\w./-])(distributary(?:_lab)?(?:\.\w+)+)")
-NO_MODULES = {"distributary.commands": "a group of entry points"}
+NO_MODULES = {
+    "distributary.commands": "a group of entry points",
+    "distributary.batch": "a span of OpenTelemetry",
+    "distributary.batch.duration": "a histogram of OpenTelemetry",
+}
 PLACES = (TOP, SOURCE, SOURCE / "distributary")
 ROOTS = {
     each.name for place in PLACES for each in place.iterdir() if each.is_dir() and each.name[0] not in "._"

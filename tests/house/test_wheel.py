@@ -51,7 +51,18 @@ sys.exit(main(sys.argv[1:]))
 
 OF_EXTRAS = {
     *("argon2", "confluent_kafka", "fastavro", "grpc", "h11", "jwt", "matplotlib", "nicegui", "pandas"),
-    *("psycopg", "py4j", "pyspark", "shapely", "sqlalchemy", "starlette", "uvicorn", "uvloop", "websockets"),
+    *(
+        "opentelemetry",
+        "psycopg",
+        "py4j",
+        "pyspark",
+        "shapely",
+        "sqlalchemy",
+        "starlette",
+        "uvicorn",
+        "uvloop",
+        "websockets",
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -17,11 +18,12 @@ from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.filters import kinds
 from distributary.model import Subscription
-from distributary.spark.pipeline import run
+from distributary.spark.pipeline import run, telemetry
 from distributary.spark.pipeline.config import load_pipeline
 from distributary.spark.pipeline.failures import failure, reason_of
 from distributary.spark.pipeline.run import run_pipeline
 from distributary.store import open_store
+from spark.pipeline.test_telemetry import Registered
 from spark.test_workers import PREFIX_FILTER
 
 PIPELINE = """
@@ -172,7 +174,11 @@ def test_filter_kinds_are_named_once_in_the_file_and_the_start_is_told_step_by_s
     spark: SparkSession,
     forgotten_kinds: None,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    spans = InMemorySpanExporter()
+    monkeypatch.setattr(telemetry, "entry_points", lambda group, name: [Registered(spans)])
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "mine")
     (tmp_path / "beside_the_file.py").write_text(PREFIX_FILTER)
     file = written(tmp_path, top='filters = ["beside_the_file"]')
     load_pipeline(file)
@@ -186,6 +192,9 @@ def test_filter_kinds_are_named_once_in_the_file_and_the_start_is_told_step_by_s
     places = [out.index(step) for step in steps]
     assert places == sorted(places)
     assert ", 1 matches, 1 deliveries" in out
+    [span] = spans.get_finished_spans()
+    assert span.attributes is not None
+    assert (span.attributes["distributary.events"], span.attributes["distributary.matches"]) == (2, 1)
 
 
 def test_a_signal_before_the_first_batch_ends_the_run_at_once(

@@ -14,7 +14,7 @@ In reading order:
 - `sink`: committing a micro-batch: `deliveries` (`kafka_sink`: those for Kafka, once; `tables`: those for
   Delta and Iceberg), `outputs` (files by batch, the archive), `metrics`, and last its record in `commits`;
 - `run`: `distributary run`: `writable`, `owner` and `checkpoint_format` see that it can and may write,
-  `progress` and `status` tell how it is, `failures` why it failed;
+  `progress`, `status` and `telemetry` tell how it is, `failures` why it failed;
 - `retention`: old batches removed, subscribers forgotten; `compaction`: small batches put together, which
   `compacted` finds.
 

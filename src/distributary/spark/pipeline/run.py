@@ -42,6 +42,7 @@ from distributary.spark.pipeline.owner import owning
 from distributary.spark.pipeline.progress import Progress, Snapshot, utc_now
 from distributary.spark.pipeline.start import start
 from distributary.spark.pipeline.status import PipelineStatus, keep_error, serving
+from distributary.spark.pipeline.telemetry import Telemetry, telemetry
 from distributary.spark.pipeline.tolerance_memory import tolerances_unkept
 from distributary.spark.pipeline.writable import require_writable
 from distributary.spark.session import logging_to, open_session
@@ -127,8 +128,10 @@ def _run(
 ) -> Snapshot:
     pipeline.store.create()
     require_format(spark, pipeline.sink)
-    watch = BatchWatch(pipeline, console, pipeline.name)
-    with _told_over_http(pipeline, watch, console) as status:
+    with (
+        telemetry(pipeline.name, partial(say, console)) as told,
+        _watching(pipeline, console, told) as (watch, status),
+    ):
         with compiling_told(partial(say, console)):
             query = start(spark, pipeline, tell=partial(say, console))
         _warn_of_tolerances(pipeline, console)
@@ -139,15 +142,19 @@ def _run(
 
 
 @contextmanager
-def _told_over_http(pipeline: Pipeline, watch: BatchWatch, console: Console) -> Iterator[PipelineStatus]:
-    """Tell the state over HTTP as long as the context lasts, if the pipeline says where."""
+def _watching(
+    pipeline: Pipeline, console: Console, told: Telemetry
+) -> Iterator[tuple[BatchWatch, PipelineStatus]]:
+    """Follow the batches, and tell the state over HTTP as long as the context lasts, if it is said where."""
+    watch = BatchWatch(pipeline, console, pipeline.name, told.batch)
     status = PipelineStatus(pipeline, watch.now)
+    told.observe(status)
     if pipeline.status is None:
-        yield status
+        yield watch, status
         return
     with serving(status, pipeline.status.host, pipeline.status.port) as address:
         say(console, f"status: {address}/status and {address}/metrics")
-        yield status
+        yield watch, status
 
 
 def _watched(
@@ -282,11 +289,18 @@ class _StopSignals:
 class BatchWatch:
     """Follows the records of a pipeline's batches and shows them: a table on a terminal, lines elsewhere."""
 
-    def __init__(self, pipeline: Pipeline, console: Console, title: str) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        console: Console,
+        title: str,
+        tell: Callable[[BatchRecord], object] = lambda record: None,
+    ) -> None:
         self._pipeline = pipeline
         self.console = console
         """Where it is shown."""
         self._title = title
+        self._tell = tell
         last = last_record(pipeline.commits)
         self._next = 0 if last is None else last + 1
         self._progress = Progress(utc_now(), pipeline.store.version(), pipeline.source.format == "kafka")
@@ -311,6 +325,7 @@ class BatchWatch:
         for record in records_from(self._pipeline.commits, self._next):
             self._progress.record(record)
             self._next += 1
+            self._tell(record)
             self._take(record)
         if self._live is not None:
             self._live.update(self._table(), refresh=True)

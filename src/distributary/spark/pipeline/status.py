@@ -123,14 +123,18 @@ class PipelineStatus:
             "last_error": self._error,
         }
 
-    def to_metrics(self) -> str:
-        """The same as Prometheus reads it; what is not known is left out."""
+    def numbers(self) -> tuple[dict[str, float], dict[str, float | None]]:
+        """Its counters, and its gauges, of which those that are not known are None."""
         record = self.to_record()
         gauges = {name: record[name] for name in GAUGES}
         gauges |= {f"lag_{name}": value for name, value in record["lag"].items()}
         gauges |= {f"batch_seconds_{name}": value for name, value in record["batch_seconds"].items()}
         gauges["running"] = int(self.state == "running")
-        counters = {name: record[name] for name in ("batches", *COUNTED)}
+        return {name: record[name] for name in ("batches", *COUNTED)}, gauges
+
+    def to_metrics(self) -> str:
+        """The numbers as Prometheus reads them; what is not known is left out."""
+        counters, gauges = self.numbers()
         known = {name: value for name, value in gauges.items() if value is not None}
         return metrics_text(counters, known, {"pipeline": self._pipeline.name})
 
