@@ -54,6 +54,12 @@ def test_no_text_lies_on_another_or_on_a_site_or_is_cut_off(count: int, fanout: 
     assert beyond(drawn) == []
 
 
+def test_the_ring_is_large_enough_for_the_labels_of_all_leaves() -> None:
+    sites = Sites(latency=[[0] * 300] * 300)
+    planned = DrawnTree("planned", "", star(300), [None, *[7] * 299])
+    assert overlapping(tree_svg(sites, [planned], "minimise", UNITS)) == []
+
+
 @pytest.mark.parametrize("count", [100, 170])
 def test_every_site_is_drawn_and_labelled_or_counted(count: int) -> None:
     drawn = picture(count)
