@@ -116,6 +116,20 @@ def log_in(page: Page, user: str, password: str) -> None:
     page.get_by_role("button", name="log in").click()
 
 
+def show(page: Page, tab: str) -> None:
+    """Select a tab: once more where the page was loaded anew meanwhile, as it is when the machine is busy."""
+    place = page.get_by_role("tab", name=tab)
+    for left in range(4, -1, -1):
+        place.click()
+        try:
+            expect(place).to_have_attribute("aria-selected", "true", timeout=PATIENCE / 5)
+        except AssertionError:
+            if not left:
+                raise
+        else:
+            return
+
+
 def test_nobody_is_let_in_with_a_wrong_password(browser: Browser, address: str) -> None:
     page = browser.new_page()
     page.goto(address, timeout=PATIENCE)
@@ -145,13 +159,12 @@ def test_the_network_is_drawn_and_its_rates_are_counted(page: Page) -> None:
 
 def test_nothing_is_wider_than_the_page(page: Page) -> None:
     for tab in ("sessions", "try out", "explain", "tail"):
-        page.get_by_role("tab", name=tab).click()
-        expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        show(page, tab)
         page.wait_for_function(AS_WIDE_AS_THE_PAGE)  # a panel that slides in is wider for a moment
 
 
 def test_events_come_as_they_are_published(page: Page) -> None:
-    page.get_by_role("tab", name="tail").click()
+    show(page, "tail")
     expect(page.get_by_text("quotes/OTE").first).to_be_visible()
 
 

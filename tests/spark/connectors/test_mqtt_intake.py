@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,12 +133,19 @@ def test_a_retained_message_comes_once_and_not_with_every_start(
         assert came == [(b"kept", True)]
 
 
+def _is_logged_or_full(intake: MqttIntake, number: int) -> bool:
+    return intake.log.end > number or not intake.has_room()
+
+
 def test_a_full_log_leaves_messages_with_the_broker_until_spark_has_processed_some(
     options: dict[str, str],
 ) -> None:
     intake = started(options, maxLogBytes="3000")
     for number in range(40):
         publish(int(options["port"]), topic_of(options), [bytes([number]) * 1000])
+        with intake.changed:  # messages that wait together are logged together
+            came = partial(_is_logged_or_full, intake, number)
+            assert intake.changed.wait_for(came, PATIENCE)
     full = intake.wait_until_quiet(60)  # it does not wait for what cannot come
     assert 3 <= full < 40
     while (end := intake.log.end) < 40:
