@@ -92,7 +92,7 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--json", False, "the table of claims instead, for programs"),
     )
 
-    pages = add_action(parts, "publish", "pages of Markdown about all full grids", _publish)
+    pages = add_action(parts, "publish", "pages of Markdown about full grids", _publish)
     add_options(
         pages,
         ("--to DIRECTORY", PAGES, f"where the pages go ({PAGES})"),
@@ -290,9 +290,9 @@ def _report(parsed: argparse.Namespace) -> int:
 
 
 def _publish(parsed: argparse.Namespace) -> int:
-    """Writes a summary and one page for each document, with plots and the data that they are made from. Only
-    runs of full grids count. Pages and data can be committed; they are made again from their data by
-    `distributary lab publish --results DIRECTORY/data`.
+    """Writes a summary and one page for each document, with plots and the data that they are made from. What
+    was run on the small grid alone is marked as that. Pages and data can be committed; they are made again
+    from their data by `distributary lab publish --results DIRECTORY/data`.
 
     examples:
       distributary lab publish --results build/lab --to docs/results

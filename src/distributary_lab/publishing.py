@@ -5,9 +5,9 @@
     plots/001-fig3.8-1.svg     what a page shows
     data/<experiment>/         the rows and the JSON about the run, as `lab run` wrote them
 
-Only runs of the full grid are published. The pages are made from the data beside them and nothing else, so
-`distributary lab report --results DIRECTORY/data` tells the same. A second run with another seed says
-which outcomes differ between the two: such claims are marked.
+What was run on the small grid alone is marked as that, and counted apart. The pages are made from the data
+beside them and nothing else, so `distributary lab report --results DIRECTORY/data` tells the same. A second
+run with another seed says which outcomes differ between the two: such claims are marked.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, ClaimLine, lines, 
 
 SUMMARY, PLOTS, DATA = "README.md", "plots", "data"
 SIGNS = {Outcome.HOLDS.value: "✓", Outcome.DOES_NOT_HOLD.value: "✗"}
+SMALL = "small grid"
 
 
 def publish(out: Path, to: Path, again: Path | None = None) -> list[ClaimLine]:
-    """Write the pages about the full grids in a directory of results; returns the table of claims.
+    """Write the pages about a directory of results; returns the table of claims.
 
     `again` is a directory of results with another seed.
     """
-    results = _full(out)
-    if not results:
+    results = results_in(out)
+    if all(result.quick for result in results.values()):
         raise DistributaryError(
             f"{out} holds no result of a full grid: distributary lab run NAME --out {out}"
         )
@@ -51,17 +52,17 @@ def publish(out: Path, to: Path, again: Path | None = None) -> list[ClaimLine]:
     return table
 
 
-def _full(out: Path) -> dict[str, Result]:
-    return {name: result for name, result in results_in(out).items() if not result.quick}
-
-
 def _other_states(results: Mapping[str, Result], again: Path | None) -> dict[str, str]:
     """What became of each claim in the second run, by its id; where that ran with another seed."""
     if again is None:
         return {}
-    second = _full(again)
+    second = {
+        name: result
+        for name, result in results_in(again).items()
+        if name in results and results[name].quick == result.quick
+    }
     for name, result in second.items():
-        if name in results and results[name].seed == result.seed:
+        if results[name].seed == result.seed:
             raise DistributaryError(
                 f"{again}: {name} has the seed of the first run, {result.seed}; take another"
             )
@@ -92,17 +93,18 @@ def _summary(
     seconds = sum(result.seconds for result in results.values())
     days = sorted({result.finished[:10] for result in results.values()})
     machines = sorted(
-        {f"{each.machine}, Python {each.python}, version {each.version}" for each in results.values()}
+        {f"{each.machine}, Python {each.python}, version {_version(each)}" for each in results.values()}
     )
+    full = sum(not result.quick for result in results.values())
     yield (
-        f"{len(results)} experiments, {seconds / 3600:.1f} hours of one core, {days[0]} to {days[-1]}; "
-        f"{'; '.join(machines)}.\n"
+        f"{full} experiments on the full grid, {len(results) - full} on the small one alone; "
+        f"{seconds / 3600:.1f} hours of one core, {days[0]} to {days[-1]}; {'; '.join(machines)}.\n"
     )
-    states = (*(outcome.value for outcome in Outcome), NOT_RUN, NO_EXPERIMENT)
+    states = (*(outcome.value for outcome in Outcome), f"{SMALL} alone", NOT_RUN, NO_EXPERIMENT)
     yield _cells("document", *states)
     yield _rule(len(states) + 1)
     for document, group in groupby(table, key=lambda line: line.claim.seed):
-        counted = Counter(line.state for line in group)
+        counted = Counter(f"{SMALL} alone" if line.quick else line.state for line in group)
         name = f"[{_title(document)}]({document}.md)"
         yield _cells(name, *(str(counted[state] or "") for state in states))
     yield "\n## Every claim\n"
@@ -148,9 +150,10 @@ def _answer(
     yield _cells(line.claim.paper, line.ours, ratio, _state(line, others)) + "\n"
     if line.reason:
         yield f"{line.reason}\n"
-    yield f"- Ran: {experiment.runs.value}; {len(result.points)} points, {len(result.rows)} rows"
+    grid = f"the {SMALL}, not the full one" if result.quick else "the full grid"
+    yield f"- Ran: {experiment.runs.value}; {grid}, {len(result.points)} points, {len(result.rows)} rows"
     yield f"- Seed {result.seed}, {result.seconds:,.0f} s of work"
-    yield f"- Finished {result.finished}, version {result.version}"
+    yield f"- Finished {result.finished}, version {_version(result)}"
     yield f"- Command: `{line.command}`"
     yield f"- Data: [{experiment.name}]({DATA}/{experiment.name}/{ROWS})"
     if experiment.deviation:
@@ -169,9 +172,13 @@ def _left_open(parameter: OpenParameter) -> str:
 
 def _state(line: ClaimLine, others: Mapping[str, str]) -> str:
     """The outcome with its sign; where the second run says something else, that too."""
-    told = f"{SIGNS.get(line.state, '–')} {line.state}"
+    told = f"{SIGNS.get(line.state, '–')} {line.state}{f' ({SMALL})' if line.quick else ''}"
     other = others.get(line.claim.id)
     return told if other in (None, line.state) else f"{told} (**differs**: {other} with another seed)"
+
+
+def _version(result: Result) -> str:
+    return f"{result.version} ({result.commit})" if result.commit else result.version
 
 
 def _title(document: str) -> str:

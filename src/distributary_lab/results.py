@@ -1,7 +1,7 @@
 """The results of a run: a directory for each experiment, with its rows in Parquet and a JSON about the run.
 
     build/lab/<experiment>/rows.parquet    a row of the experiment each; `point` is the number of its point
-    build/lab/<experiment>/run.json        seed, grid, version, machine, duration, and points that failed
+    build/lab/<experiment>/run.json        seed, grid, version, commit, machine, duration, failed points
 
 The JSON is written last: a directory without it is a run that did not finish, and counts as none.
 """
@@ -12,9 +12,11 @@ import json
 import os
 import platform
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ import pyarrow.parquet as pq
 from distributary import __version__
 from distributary.errors import DistributaryError
 from distributary_lab.experiment import Experiment, Point, Row, Value
+from distributary_lab.kept import PACKAGES
 from distributary_lab.tasks import PointFailure, PointOutcome
 
 ROWS, ABOUT = "rows.parquet", "run.json"
@@ -49,6 +52,8 @@ class Result:
     finished: str
     settings: Mapping[str, Value] = field(default_factory=dict)
     """What was set for all points."""
+    commit: str = ""
+    """Of the sources, with a + where files differ from it; empty where it is not known."""
 
     def command(self, point: int | None = None, name: str | None = None) -> str:
         """The command that runs it again, or one of its points; `name` may be a claim's instead."""
@@ -93,7 +98,27 @@ def result_of(
         machine=f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         settings=dict(experiment.settings),
+        commit=commit_of(Path(__file__).parents[1]),
     )
+
+
+@cache
+def commit_of(sources: Path) -> str:
+    """The last commit that changed the packages in a directory, with a + where they were changed since.
+
+    Empty where they are not part of a Git repository, as in an installed wheel.
+    """
+    git = ("git", "-C", str(sources))
+    last = _printed(*git, "log", "-1", "--format=%h", "--", *PACKAGES)
+    changed = last and _printed(*git, "status", "--porcelain", "--untracked-files=no", "--", *PACKAGES)
+    return f"{last}{'+' if changed else ''}"
+
+
+def _printed(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def save(result: Result, out: Path) -> Path:

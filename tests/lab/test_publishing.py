@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,24 +13,31 @@ import pytest
 from distributary.cli.main import main
 from distributary.cli.terminal import WELL
 from distributary.errors import DistributaryError
+from distributary_lab import registry
 from distributary_lab.claims import claims
 from distributary_lab.engines import HERE, run_here
+from distributary_lab.experiment import Experiment, answer
 from distributary_lab.publishing import DATA, PLOTS, SUMMARY, publish
-from distributary_lab.results import result_of, save
+from distributary_lab.results import commit_of, result_of, save
 from distributary_lab.tasks import tasks_of
 from distributary_lab.verdicts import lines, results_in
-from lab.tiny import CLAIM, TINY
+from lab.tiny import CLAIM, TINY, check
 
 REPOSITORY = Path(__file__).parents[2]
 PUBLISHED = REPOSITORY / "docs" / "results"
 
 
-def run_tiny(out: Path, *, seed: int = 1, quick: bool = False, top: float = 0.0) -> Path:
-    """Results of TINY; `top` is what its first draw is made."""
-    outcomes = run_here(tasks_of(TINY, quick=quick, seed=seed), lambda count: None)
+SECOND = replace(TINY, name="second", answers={"000-fig5": answer(check)})
+
+
+def run_tiny(
+    out: Path, *, seed: int = 1, quick: bool = False, top: float = 0.0, experiment: Experiment = TINY
+) -> Path:
+    """Results of an experiment; `top` is what its first draw is made."""
+    outcomes = run_here(tasks_of(experiment, quick=quick, seed=seed), lambda count: None)
     if top:
         outcomes[0].rows[0]["draw"] = top
-    save(result_of(TINY, outcomes, seed=seed, quick=quick, engine=HERE), out)
+    save(result_of(experiment, outcomes, seed=seed, quick=quick, engine=HERE), out)
     return out
 
 
@@ -90,9 +99,48 @@ def test_a_second_run_with_the_same_seed_says_nothing_and_is_refused(tmp_path: P
 
 
 @pytest.mark.usefixtures("tiny_registry")
-def test_quick_grids_are_not_published(tmp_path: Path) -> None:
+def test_small_grids_alone_are_not_published(tmp_path: Path) -> None:
     with pytest.raises(DistributaryError, match="no result of a full grid"):
         publish(run_tiny(tmp_path / "lab", quick=True), tmp_path / "pages")
+
+
+@pytest.mark.usefixtures("tiny_registry")
+def test_a_small_grid_beside_full_ones_is_marked_and_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_listed", lambda: iter([TINY, SECOND]))
+    out = run_tiny(run_tiny(tmp_path / "lab"), quick=True, experiment=SECOND)
+    other = run_tiny(tmp_path / "other", seed=2, top=7.0, experiment=SECOND)
+    publish(out, tmp_path / "pages", other)  # a full grid says nothing about a small one
+    summary = (tmp_path / "pages" / SUMMARY).read_text(encoding="utf-8")
+    rows = {line.split("](")[0].strip("| ["): line for line in summary.splitlines() if line.startswith("| [")}
+    assert rows["000-fig5"].endswith("| ✓ holds (small grid) |")
+    assert rows["beyond-tiny"].endswith("| ✓ holds |")
+    heading = next(line for line in summary.splitlines() if line.startswith("| document"))
+    cells = dict(zip(heading.split("|"), next(iter(rows.values())).split("|"), strict=True))
+    assert cells[" small grid alone "].strip() == "1"
+    assert not cells[" holds "].strip()
+    assert "; the small grid, not the full one, 2 points" in (tmp_path / "pages/000.md").read_text("utf-8")
+
+
+def test_a_result_tells_the_commit_of_its_sources(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        options = ("-c", "user.name=ann", "-c", "user.email=ann@localhost", "-C", str(tmp_path))
+        done = subprocess.run(["git", *options, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    source = tmp_path / "src" / "distributary" / "one.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    git("init", "-q")
+    assert commit_of(source.parents[1]) == ""
+    git("add", ".")
+    git("commit", "-q", "-m", "Begin")
+    commit_of.cache_clear()
+    assert commit_of(source.parents[1]) == git("rev-parse", "--short", "HEAD") != ""
+    source.write_text("changed = True")
+    commit_of.cache_clear()
+    assert commit_of(source.parents[1]).endswith("+")
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="nothing is published in docs/results")
