@@ -103,6 +103,23 @@ def test_a_certificate_of_another_authority_is_told(
     assert "certificate" in told.lower()
 
 
+def test_commands_reach_brokers_that_require_certificates_and_are_refused_without(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    tls = certificates(tmp_path, authority, "ours")
+    files = [part for name, file in tls._asdict().items() for part in (f"--{name}", str(file))]
+    events = tmp_path / "events.jsonl"
+    events.write_text('{"id": "e1", "topic": "quotes"}\n')
+    with running(tls) as place:
+        publish = ["publish", "--to", place, "--network", "plant", "--events", str(events)]
+        assert main([*publish, *files]) == 0
+        assert main(publish) == 1
+        assert main([*publish, *files[:4]]) == 2
+    *_, told = capsys.readouterr().err.splitlines()
+    assert told.endswith("--certificate, --key and --authority go together")
+
+
 def test_files_that_are_no_certificates_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = certificates(tmp_path, trustme.CA(), "good")
     other = certificates(tmp_path, trustme.CA(), "other")

@@ -9,6 +9,7 @@ examples:
   distributary publish --to 127.0.0.1:7000 --events events.jsonl
   distributary publish --to 127.0.0.1:7000,127.0.0.1:7001 --events events.jsonl
   head -100 events.jsonl | distributary publish --to 127.0.0.1:7000 --events - --rate 10
+  distributary publish --to 10.0.0.7:7001 --events e.jsonl --certificate c.crt --key c.key --authority ca.crt
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from distributary.cli.arguments import factor
+from distributary.cli.brokers import add_broker, client_of
 from distributary.cli.terminal import SET_ASIDE, WELL, add_options, describe, say
 from distributary.files import read_events
 from distributary.quarantine import Rejection
@@ -52,20 +54,6 @@ def configure(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_publish)
 
 
-def add_broker(command: argparse.ArgumentParser, option: str) -> None:
-    """Add the options that say which brokers a client connects to."""
-    command.add_argument(
-        option,
-        required=True,
-        action="extend",
-        type=lambda text: text.split(","),
-        dest="brokers",
-        metavar="HOST:PORT",
-        help="where brokers listen, with commas between; the next is tried when one does not answer",
-    )
-    add_options(command, ("--network NAME", "distributary", "the name of the network (distributary)"))
-
-
 def _publish(parsed: argparse.Namespace) -> int:
     published, left_out = asyncio.run(_publish_all(parsed))
     say(f"{published:,} events published" + (f", {left_out:,} not" if left_out else ""))
@@ -73,10 +61,8 @@ def _publish(parsed: argparse.Namespace) -> int:
 
 
 async def _publish_all(parsed: argparse.Namespace) -> tuple[int, int]:
-    from distributary.client.endpoints import connect_node as connect
-
     rejected: list[Rejection] = []
-    async with connect(*parsed.brokers, network=parsed.network) as client:
+    async with client_of(parsed) as client:
         published, refused = await _send_all(client, _EventReader(parsed.events, rejected), parsed.rate)
     for each in rejected:
         say(str(each))

@@ -24,7 +24,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, TextIO
 
 from distributary.cli.arguments import whole
-from distributary.cli.publish import add_broker
+from distributary.cli.brokers import add_broker, client_of
 from distributary.cli.terminal import WELL, add_options, describe, say
 from distributary.errors import UsageError
 from distributary.output import STANDARD
@@ -78,15 +78,13 @@ def _in_order(catalogue: Catalogue) -> list[Query]:
 
 
 async def _run(parsed: argparse.Namespace, sources: list[Source], queries: list[Query], out: TextIO) -> int:
-    from distributary.client.endpoints import connect_node as connect
-
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     written = 0
     with suppress(asyncio.CancelledError):
-        async with connect(*parsed.brokers, network=parsed.network) as client, AsyncExitStack() as running:
+        async with client_of(parsed) as client, AsyncExitStack() as running:
             await client.register(*sources)
             answers = [await running.enter_async_context(client.query(query)) for query in queries]
             names = ", ".join(query.name for query in queries)

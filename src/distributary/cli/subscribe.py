@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distributary.cli.arguments import tolerance, whole
-from distributary.cli.publish import add_broker
+from distributary.cli.brokers import add_broker, client_of
 from distributary.cli.subscribed_file import SubscribedFile
 from distributary.cli.terminal import WELL, add_options, describe, say
 from distributary.errors import UsageError
@@ -71,8 +71,6 @@ def _subscribe(command: argparse.ArgumentParser, parsed: argparse.Namespace) -> 
 
 
 async def _write_events(parsed: argparse.Namespace) -> int:
-    from distributary.client.endpoints import connect_node as connect
-
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,8 +78,7 @@ async def _write_events(parsed: argparse.Namespace) -> int:
     written = 0
     with closing(SubscribedFile(parsed.out, parsed.state)) as out:
         wanted = _wanted(parsed, out.session)
-        who = {"name": wanted.pop("subscriber"), "network": parsed.network, "session": out.session}
-        client = connect(*parsed.brokers, **who)
+        client = client_of(parsed, name=wanted.pop("subscriber"), session=out.session)
         with suppress(asyncio.CancelledError):
             async with client, client.subscribed(**wanted) as events:
                 out.note(client.session)
