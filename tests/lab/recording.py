@@ -23,6 +23,8 @@ CALM = {"changing": [False], "copies": [1]}
 BUSY = {"changing": [True], "length": [1024]}
 LIMITS = ["5 10 100"]
 SITES = {"part": [1], "runs": [1]}
+HEARING = {"hears": ["everybody worst"], "run": [1]}
+RUNNING = {"queries": [3], "feeds": [3], "events": [20], "seconds": [20]}
 SMALLER: dict[str, Sequence[Point]] = {
     "hope-multicast": grid(nodes=[8, 16, 32], saturation=[0.2, 0.5, 0.75]),
     "hope-upkeep": grid(nodes=[4, 8, 16], length=[0, 128, 1024], seconds=[60], **CALM),
@@ -40,10 +42,14 @@ SMALLER: dict[str, Sequence[Point]] = {
         *grid(nodes=[12], queries=[20], operators=["mixed"], run=[1]),
         *grid(nodes=[12], queries=[4], operators=["filters"], run=[1]),
     ),
-    "placement-traffic-nodes": grid(
-        nodes=[10, 24], queries=[25], tops=["0 8 4"], hears=["everybody worst"], run=[1]
+    "placement-traffic-nodes": (
+        *grid(on=["planner"], nodes=[10, 24], queries=[25], tops=["0 8 4"], **HEARING),
+        *grid(on=["nodes"], nodes=[4, 8], tops=["0 3 2"], **HEARING, **RUNNING),
     ),
-    "placement-traffic-metrics": grid(nodes=[10], queries=[12], top=[3], periods=[3], run=[1]),
+    "placement-traffic-metrics": (
+        *grid(on=["planner"], nodes=[10], queries=[12], top=[3], periods=[3], run=[1]),
+        *grid(on=["nodes"], nodes=[4], top=[3], run=[1], **RUNNING),
+    ),
     "placement-joint": grid(nodes=[10], queries=[12], run=[1]),
     "placement-springs": grid(nodes=[10], queries=[15], run=[1]),
     "placement-shedding": grid(nodes=[10], queries=[20], overloads=["1.5 3"], run=[1]),

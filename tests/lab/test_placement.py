@@ -81,12 +81,20 @@ def test_partition_and_migration_go_below_the_heaviest_operator() -> None:
 
 
 def test_a_lottery_sends_fewer_statistics() -> None:
-    point = {"nodes": 30, "queries": 40, "tops": "2 0", "hears": "everybody worst"}
+    point = {"on": "planner", "nodes": 30, "queries": 40, "tops": "2 0", "hears": "everybody worst"}
     some, every, _, worst = traffic.run_traffic(point, random())
     assert number(worst, "statistics") < number(every, "statistics") / 2
     assert number(some, "statistics") < number(every, "statistics")
     total = sum(number(every, kind) for kind in traffic.KINDS)
     assert number(every, "bytes") == pytest.approx(total)
+
+
+def test_running_nodes_send_fewer_statistics_by_a_lottery_and_answer_right() -> None:
+    point = {"on": "nodes", "nodes": 7, "tops": "1 0", "hears": "everybody", "events": 20, "seconds": 15}
+    some, every = traffic.run_traffic({**point, "queries": 6, "feeds": 4}, random())
+    assert 0 < number(some, "statistics") < number(every, "statistics")
+    assert number(every, "bytes") == number(every, "statistics") + number(every, "optimisation")
+    assert some["wrong"] == every["wrong"] == 0
 
 
 def test_thinning_out_alike_loses_more_than_by_worth_and_nothing_where_there_is_room() -> None:

@@ -123,18 +123,24 @@ CASES = {
     ),
     "003-fig5.20": Case(
         {
-            "half saved": scaled("statistics", 3, top=4),
-            "grows with nodes": scaled("statistics", 0.5, top=4, nodes=10),
-            "another's": swapped("top", 0, 4),
+            "half saved": scaled("statistics", 3, on="nodes", top=2),
+            "grows with nodes": scaled("statistics", 0.5, on="nodes", top=2, nodes=4),
+            "nothing saved": constant("statistics", on="nodes"),
+            "the planner's": swapped("on", "nodes", "planner"),
+            "a wrong answer": made("wrong", 1),
         },
-        holds=[by("top", "statistics", {0: 1000.0, 4: 150.0, 8: 300.0})],
+        holds=[
+            by("top", "statistics", {0: 1000.0, 2: 150.0, 3: 300.0, 4: 400.0, 8: 500.0}),
+            made("wrong", 0),
+        ],
     ),
     "003-fig5.21": Case(
         {
             "too much for one metric": made("bytes", 300.0, metric="bandwidth"),
             "too much asked": made("optimisation", 100.0, metric="latency"),
+            "a wrong answer": made("wrong", 1),
         },
-        holds=[made("bytes", 200.0), made("optimisation", 80.0)],
+        holds=[made("bytes", 200.0), made("optimisation", 80.0), made("wrong", 0)],
     ),
     "003-fig5.18": Case(
         {"more with more queries": scaled("bytes", 1.5, queries=6), "a wrong answer": made("wrong", 1)},
