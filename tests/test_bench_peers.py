@@ -323,6 +323,19 @@ def test_a_row_has_the_ratios_of_a_peer_to_ours() -> None:
     assert rows[1][6] == "Q (skipped: no go)"
 
 
+def test_where_ours_is_behind_a_peer_is_marked_and_missed_unless_the_peer_is_not_judged() -> None:
+    costs = {"batches": 1.0, "64": 4.0, "one": 5.0}
+    times = {f"{part}, {way}": cost for part in ("index", "Matcher") for way, cost in costs.items()}
+    answer = Answer(0, 1, [1], "", [4.0])
+    peers = [Peer("P", "1", answer, ""), Peer("C", "1", answer, "", judged=False)]
+    mine = Compared("w", 0.5, Ours(Pairs(EVENTS, RULES), times, 1.0), peers)
+    for line in table.markdown([mine]).splitlines()[2:]:
+        assert line.endswith("| 4x | 1x | **0.8x** |")
+    ratios = [result for result in table.results(mine) if result.measure == "ratio"]
+    assert [result.is_missed for result in ratios] == [False, False, True, False, False, False]
+    assert [asked.judged for asked in topics.repeating(1_000, 1, 0).peers] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("only", "found"),
     [

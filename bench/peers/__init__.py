@@ -126,7 +126,7 @@ def _asked(workload: Workload, asked: Asked, expected: Pairs, seconds: float) ->
     except exchange.FailedError as failed:
         return Peer(shown, program.version, None, f"failed: {failed}")
     answer.check(expected, shown)
-    return Peer(shown, program.version, answer, workload.notes.get(asked.peer, ""))
+    return Peer(shown, program.version, answer, workload.notes.get(asked.peer, ""), asked.judged)
 
 
 def _duckdb(workload: Workload, expected: Pairs, rounds: int) -> list[Peer]:

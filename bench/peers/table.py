@@ -36,6 +36,8 @@ class Peer:
     version: str
     answer: Answer | None
     note: str
+    judged: bool = True
+    """Whether ours is meant to be as fast at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,10 @@ def _kept(quick: bool) -> Path:
 
 
 def markdown(measured: Iterable[Compared]) -> str:
-    """Microseconds of processor time an event; ours as index and Matcher, ratios to the Matcher."""
+    """Microseconds of processor time an event; ours as index and Matcher, ratios to the Matcher.
+
+    Bold ratios are those where ours is behind.
+    """
     return _table(HEADINGS, [cells for one in measured for cells in _rows(one)])
 
 
@@ -91,7 +96,7 @@ def _rows(one: Compared) -> Iterator[list[str]]:
         else:
             name = f"{name} ({peer.note})" if peer.note else name
             spent = peer.answer.microseconds
-            ratios = [f"{_number(spent / times[f'Matcher, {way}'])}x" for way in WAYS]
+            ratios = [_ratio(spent / times[f"Matcher, {way}"]) for way in WAYS]
             yield [*mine, name, _number(spent), *ratios]
         mine = [""] * len(mine)
 
@@ -106,13 +111,18 @@ def results(one: Compared) -> Iterator[Result]:
     yield Result(one.title, "ours: Matcher", "build", one.ours.build, "s", checked)
     for peer in answered:
         assert peer.answer is not None
+        target = ">= 1 x" if peer.judged else ""
         name, spent = f"{peer.name} {peer.version}", peer.answer.microseconds
         asked = f"ours on {peer.answer.events:,} events"
         yield Result(one.title, name, "processor time an event", spent, "µs", asked)
         yield Result(one.title, name, "build", peer.answer.build, "s", asked)
         for way in WAYS:
             ratio = spent / one.ours.times[f"Matcher, {way}"]
-            yield Result(one.title, f"{peer.name} / Matcher, {way}", "ratio", ratio, "x", asked)
+            yield Result(one.title, f"{peer.name} / Matcher, {way}", "ratio", ratio, "x", asked, target)
+
+
+def _ratio(value: float) -> str:
+    return f"**{_number(value)}x**" if value < 1 else f"{_number(value)}x"
 
 
 def _number(value: float) -> str:

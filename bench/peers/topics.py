@@ -45,7 +45,15 @@ def _workload(
     ]
     shown = {"": "sublist", "gsl": "gsl", "cache": "sublist with its cache"}
     peers = [
-        Asked("nats", lambda: map(_subject, patterns), _subjects, "subjects", (variant,), shown[variant])
+        Asked(
+            "nats",
+            lambda: map(_subject, patterns),
+            _subjects,
+            "subjects",
+            (variant,),
+            shown[variant],
+            judged=variant != "cache",  # it answers from memory what it was asked before
+        )
         for variant in variants
     ]
     return Workload(name, title, "topic", subscriptions, tables, peers)

@@ -24,6 +24,8 @@ class Asked:
     variant: tuple[str, ...] = ()
     shown: str = ""
     """What the variant is called in the table."""
+    judged: bool = True
+    """Whether ours is meant to be as fast at least."""
 
 
 @dataclass(frozen=True, slots=True)
