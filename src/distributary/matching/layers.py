@@ -417,17 +417,23 @@ class CompiledIndex(Layers[F], Index[F]):
 
 
 class Verifier(Layers[F]):
-    """Filters that are never searched, only asked about pairs that another index found."""
+    """Filters that are never searched, only asked about pairs that another index found.
+
+    A slot that holds no filter lets everything pass.
+    """
 
     @abstractmethod
-    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
-        """For each pair of a row and a position in this segment: does the row pass?"""
+    def verify_in(
+        self, number: int, segment: CompiledSegment, batch: EventBatch, rows: Ints, slots: Ints, passed: Flags
+    ) -> None:
+        """Clear the flags of the pairs whose row does not pass what this segment, of that number, says."""
+
+    @abstractmethod
+    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
+        """The slots but those of this segment whose filters the event does not pass."""
 
     def passing(self, single: SingleEvent, slots: Ints) -> Ints:
-        """Those of the slots whose filters the event passes; they may be written over the slots given.
-
-        Slots that hold no filter let all pass.
-        """
+        """Those of the slots whose filters the event passes; they may be written over the slots given."""
         if self._waiting or self._mostly_dead or self._gathered is not None:
             self._flush()
         for number, segment in self._segments.items():
@@ -436,16 +442,13 @@ class Verifier(Layers[F]):
             slots = self.passing_in(number, segment, single, slots)
         return slots
 
-    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
-        """The slots but those of this segment whose filters the event does not pass; as a batch of one."""
-        here = np.flatnonzero(self.homes_of(slots) == number)
-        if not len(here):
-            return slots
-        passed = np.ones(len(slots), np.bool_)
-        rows = np.zeros(len(here), np.int32)
-        passed[here] = self.check(segment, single.batch, rows, self._place[slots[here]])
-        kept: Ints = slots[passed]
-        return kept
+    def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
+        """For each pair of a row and a slot: does the row pass?"""
+        passed = np.ones(len(rows), np.bool_)
+        if len(rows):
+            for number, segment in self.segments():
+                self.verify_in(number, segment, batch, rows, slots, passed)
+        return passed
 
     def homes_of(self, slots: Ints) -> Ints:
         """The home of each slot, of which there are some; NOWHERE for one that holds no filter."""
@@ -453,19 +456,29 @@ class Verifier(Layers[F]):
         homes: Ints = self._home[slots]
         return homes
 
-    def verify(self, batch: EventBatch, rows: Ints, slots: Ints) -> Flags:
-        """For each pair of a row and a slot: does the row pass? Slots that hold no filter let all pass."""
-        if not len(slots):
-            return np.ones(0, np.bool_)
-        segments = list(self.segments())
-        homes = self.homes_of(slots)
-        passed = np.ones(len(rows), np.bool_)
-        for number, segment in segments:
-            here = homes == number
-            if here.all():
-                return self.check(segment, batch, rows, self._place[slots])
-            chosen = np.flatnonzero(here)
-            if len(chosen):
-                places = self._place[slots[chosen]]
-                passed[chosen] = self.check(segment, batch, rows[chosen], places)
-        return passed
+
+class PairVerifier(Verifier[F]):
+    """A verifier that is asked about pairs of a row and a position in a segment, many at once."""
+
+    @abstractmethod
+    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+        """For each pair of a row and a position in this segment: does the row pass?"""
+
+    def verify_in(
+        self, number: int, segment: CompiledSegment, batch: EventBatch, rows: Ints, slots: Ints, passed: Flags
+    ) -> None:
+        """Check the pairs at home in this segment."""
+        here = self.homes_of(slots) == number
+        if here.all():
+            passed &= self.check(segment, batch, rows, self._place[slots])
+            return
+        chosen = np.flatnonzero(here)
+        if len(chosen):
+            passed[chosen] = self.check(segment, batch, rows[chosen], self._place[slots[chosen]])
+
+    def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
+        """As a batch of one."""
+        passed = np.ones(len(slots), np.bool_)
+        self.verify_in(number, segment, single.batch, np.zeros(len(slots), np.int32), slots, passed)
+        kept: Ints = slots[passed]
+        return kept

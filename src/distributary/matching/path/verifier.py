@@ -19,14 +19,14 @@ from distributary.kernel import Flags, Ints
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.index import Arrays
-from distributary.matching.layers import CompiledSegment, Verifier
+from distributary.matching.layers import CompiledSegment, PairVerifier
 from distributary.matching.path.evaluate import ExpressionTable, check_pairs, nothing_evaluated
 from distributary.matching.path.expressions import Expressions
 from distributary.matching.path.forest import grove
 from distributary.matching.path.labels import labels_of
 
 
-class PathVerifier(Verifier[PathFilter]):
+class PathVerifier(PairVerifier[PathFilter]):
     """Exact answers for pairs of a row and a path filter."""
 
     kind: ClassVar[str] = "path"

@@ -60,12 +60,15 @@ class TopicVerifier(Verifier[TopicFilter]):
         bound = self.bound(segment)
         return slots[: _keep(number, bound.words, single.topic, slots)]
 
-    def check(self, segment: CompiledSegment, batch: EventBatch, rows: Ints, positions: Ints) -> Flags:
+    def verify_in(
+        self, number: int, segment: CompiledSegment, batch: EventBatch, rows: Ints, slots: Ints, passed: Flags
+    ) -> None:
         """Compare each pair's text with its topic."""
         if batch.topics is None:
-            return np.zeros(len(rows), np.bool_)
-        texts = read_table(FilterTexts, segment.readable, TEXTS)
-        return _check(sealed_table(batch.topics), texts, sealed(rows), sealed(positions))
+            passed[self.homes_of(slots) == number] = False
+            return
+        topics = sealed_table(batch.topics)
+        _verify(number, self.bound(segment).words, topics, sealed(rows), sealed(slots), passed)
 
 
 @kernel
@@ -91,18 +94,26 @@ def _keep(number: int, words: Longs, topic: Bytes, slots: Ints) -> int:
 
 
 @kernel
-def _check(topics: Strings, texts: FilterTexts, rows: Ints, positions: Ints) -> Flags:
-    """For each pair whether the row's topic passes the filter; filters are fetched before, in lots."""
-    passed = np.zeros(len(rows), np.bool_)
+def _verify(number: int, words: Longs, topics: Strings, rows: Ints, slots: Ints, passed: Flags) -> None:
+    """Clear the flags of the pairs at home in that segment whose topic does not pass the filter.
+
+    What is read of the filters is fetched before, in lots of pairs.
+    """
+    live = live_slots(words)
+    texts = FilterTexts(array_at(words, OWN_ARRAYS, np.uint8), array_at(words, OWN_ARRAYS + 1, np.int64))
     for first in range(0, len(rows), FETCHED):
         last = min(first + FETCHED, len(rows))
         for pair in range(first, last):
-            prefetch(texts.offsets, positions[pair])
+            prefetch(live.home, slots[pair])
+            prefetch(live.place, slots[pair])
         for pair in range(first, last):
-            prefetch(texts.bytes, texts.offsets[positions[pair]])
+            if is_at_home(live, number, slots[pair]):
+                prefetch(texts.offsets, live.place[slots[pair]])
         for pair in range(first, last):
-            row = rows[pair]
-            if topics.valid[row]:
+            if is_at_home(live, number, slots[pair]):
+                prefetch(texts.bytes, texts.offsets[live.place[slots[pair]]])
+        for pair in range(first, last):
+            if is_at_home(live, number, slots[pair]):
+                row, place = rows[pair], live.place[slots[pair]]
                 start, end = topics.starts[row], topics.ends[row]
-                passed[pair] = agrees(texts, positions[pair], topics.data, start, end)
-    return passed
+                passed[pair] = topics.valid[row] and agrees(texts, place, topics.data, start, end)

@@ -32,7 +32,7 @@ from distributary.matching.layers import (
     OWN_ARRAYS,
     CompiledSegment,
     LiveSlots,
-    Verifier,
+    PairVerifier,
     is_at_home,
     live_slots,
 )
@@ -55,7 +55,7 @@ FAILS, PASSES, OPEN = range(3)
 """What the constraints say of a pair: no, yes, or that its filter must be evaluated."""
 
 
-class WhereVerifier(Verifier[WhereFilter]):
+class WhereVerifier(PairVerifier[WhereFilter]):
     """Exact answers for pairs of an event and a condition."""
 
     kind: ClassVar[str] = "where"
