@@ -142,9 +142,14 @@ def has_old_times(location: str) -> bool:
 
 def batch_places(location: str, batch: int) -> list[str]:
     """The directories of a batch in an output that have files: its own, or one for each subscriber."""
-    names = [PurePosixPath(one).name for one in directories(location)]
-    spread = [f"{location}/{name}/batch={batch}" for name in names if name.startswith("each=")]
+    spread = [f"{one}/batch={batch}" for one in spread_directories(location)]
     return [place for place in (f"{location}/batch={batch}", *spread) if next(visible_files(place), None)]
+
+
+def spread_directories(location: str) -> list[str]:
+    """The directories of subscribers over which batches of an output are spread; none if they are not."""
+    names = (PurePosixPath(one).name for one in directories(location))
+    return [f"{location}/{name}" for name in names if name.startswith("each=")]
 
 
 def schema_text(location: str) -> str:

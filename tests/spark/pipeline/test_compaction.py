@@ -18,7 +18,14 @@ from distributary.spark.pipeline.commits import BatchRecord, write_record
 from distributary.spark.pipeline.compacted import compacted_batches
 from distributary.spark.pipeline.compaction import compact
 from distributary.spark.pipeline.config import Pipeline, load_pipeline
-from distributary.spark.pipeline.outputs import batches_begun, complete_batches, read_some, write_table
+from distributary.spark.pipeline.directories import own_directory, shared_directory
+from distributary.spark.pipeline.outputs import (
+    batches_begun,
+    complete_batches,
+    mark_complete,
+    read_some,
+    write_table,
+)
 from distributary.spark.pipeline.retention import purge, remove_old
 from distributary.spark.replay.explain import explain_archived
 from distributary.store import open_store
@@ -115,6 +122,50 @@ def test_batches_that_are_put_together_are_read_as_before_also_after_a_kill(
     ]
     audit = Path(pipeline.checkpoint, "audit.jsonl").read_text().splitlines()
     assert [json.loads(line)["what"] for line in audit] == ["compaction", "compaction", "retention", "purge"]
+
+
+def test_directories_of_subscribers_are_put_together_each_for_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "pipeline.toml").write_text(PIPELINE.replace("[archive]", 'each = ["1", "bob"]\n[archive]'))
+    pipeline = load_pipeline(tmp_path / "pipeline.toml")
+    open_store(tmp_path / "store", create=True)
+    place = str(pipeline.sink.path)
+
+    def found() -> list[tuple[int, str, str]]:
+        rows = read_deliveries(spark, place).select("batch", "event_id", "subscriber").collect()
+        return sorted((row.batch, row.event_id, row.subscriber) for row in rows)
+
+    for batch in range(4):
+        at = NOW - (4 - batch) * HOUR
+        for subscriber in ("1", "ann")[: 1 + batch % 2]:
+            directory = own_directory(subscriber) if subscriber == "1" else shared_directory()
+            times = pa.array([at], pa.timestamp("us", "UTC"))
+            row = {
+                "event_id": [f"e{batch}"],
+                "subscriber": [subscriber],
+                "subscriptions": [["s"]],
+                "at": times,
+            }
+            write_table(pa.table(row), f"{place}/{directory}", batch)
+            Path(place, directory, f"batch={batch}", "_SUCCESS").unlink()
+        mark_complete(place, batch)
+        write_record(pipeline.commits, BatchRecord(batch, 1, 1, 1, 1, 0, at, at, instant=at))
+    before = found()
+    assert compact(spark, pipeline, 1.5 * HOUR, NOW)["deliveries"] == 3
+    assert found() == before
+    assert sorted(compacted_batches(place)) == [0, 1, 2]
+    together = Path(place, "_compacted", "0-2")
+    assert len([*together.glob("each=1/*.parquet")]) == 1
+    own = [path.relative_to(place).as_posix() for path in Path(place).glob("each=*/batch=*")]
+    assert sorted(own) == ["each=1/batch=3", f"{shared_directory()}/batch=3"]
+    assert remove_old(pipeline, {"deliveries": 2.5 * HOUR}, NOW) == {"deliveries": 0}
+    assert found() == before, "what was put together goes together"
+    assert purge(pipeline, "1")["deliveries"] == 4
+    assert found() == [row for row in before if row[2] != "1"]
+    assert not [*Path(place).rglob("each=1")]
+    assert remove_old(pipeline, {"deliveries": 1.5 * HOUR}, NOW) == {"deliveries": 3}
+    assert found() == [(3, "e3", "ann")]
 
 
 def test_the_command_puts_batches_together(

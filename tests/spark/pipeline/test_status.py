@@ -19,7 +19,7 @@ from distributary.spark.pipeline import owner
 from distributary.spark.pipeline.commits import BatchRecord
 from distributary.spark.pipeline.config import Pipeline, parse_pipeline
 from distributary.spark.pipeline.owner import CheckpointOwner, owning
-from distributary.spark.pipeline.progress import Progress
+from distributary.spark.pipeline.progress import LATEST, Progress
 from distributary.spark.pipeline.status import FileLag, PipelineStatus, keep_error, serving
 
 PIPELINE = """
@@ -95,6 +95,11 @@ def test_status_and_metrics_tell_what_the_records_say(tmp_path: Path, pipeline: 
     assert (told["batch"], told["batches"], told["events"], told["deliveries"]) == (1, 2, 200, 40)
     assert told["lag"] == {"files": 1, "offsets": 17, "seconds": 64.0}
     assert told["batch_seconds"] == {"last": 3.0, "mean": 2.0, "most": 3.0}
+    assert [(each["batch"], each["seconds"], each["events"]) for each in told["latest_batches"]] == [
+        (0, 1.0, 100),
+        (1, 3.0, 100),
+    ]
+    assert told["latest_batches"][1]["finished"] == end.isoformat(timespec="milliseconds")
     assert told["subscriptions_version"] == 4
     assert told["last_error"]["reason"] == "the disk was full"
     assert (
@@ -103,6 +108,14 @@ def test_status_and_metrics_tell_what_the_records_say(tmp_path: Path, pipeline: 
     )
     assert 'distributary_lag_files{pipeline="quotes"} 1' in metrics
     assert 'distributary_running{pipeline="quotes"} 1' in metrics
+
+
+def test_as_many_of_the_latest_batches_are_told_as_fit() -> None:
+    start = datetime.now(UTC)
+    progress = Progress(start)
+    for batch in range(LATEST + 2):
+        progress.record(BatchRecord(batch, None, 0, 0, 0, 0, start, start))
+    assert [each.batch for each in progress.snapshot(start).latest] == list(range(2, LATEST + 2))
 
 
 def test_before_the_first_batch_what_is_not_known_is_left_out(pipeline: Pipeline) -> None:

@@ -51,10 +51,16 @@ def read_compacted(spark: SparkSession, found: dict[int, str]) -> DataFrame | No
     for batch, directory in found.items():
         directories.setdefault(directory, []).append(batch)
     frames = [
-        spark.read.parquet(directory).where(F.col("batch").isin(batches))
+        _rows_in(spark, directory).where(F.col("batch").isin(batches))
         for directory, batches in directories.items()
     ]
     return together(frames)
+
+
+def _rows_in(spark: SparkSession, directory: str) -> DataFrame:
+    rows = spark.read.parquet(directory)
+    # Names of subscribers' directories are numbers to Spark, if all of them could be.
+    return rows.drop("each") if storage.spread_directories(directory) else rows
 
 
 def together(frames: Iterable[DataFrame | None]) -> DataFrame | None:

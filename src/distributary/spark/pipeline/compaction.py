@@ -1,7 +1,8 @@
 """Putting the batches of outputs together, so that a stream of small batches leaves few files.
 
-Rules: only finished batches that are old enough are taken, of outputs in Parquet that have one directory a
-batch; the rows stay the same, and readers of ours find them in either place (see `compacted`). A compaction
+Rules: only finished batches that are old enough are taken, of outputs in Parquet; the rows stay the same, and
+readers of ours find them in either place (see `compacted`). Where subscribers have directories of their own,
+they have them in what is put together as well, `_compacted/<first>-<last>/each=<name>`. A compaction
 that is killed is done again or completed by the next. Whoever reads a batch at the moment at which its own
 directory is removed fails, and succeeds when he tries again.
 
@@ -13,13 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
 from distributary.spark import storage
 from distributary.spark.pipeline.commits import read_records
 from distributary.spark.pipeline.compacted import COMPACTED, compacted_batches, list_compacted
-from distributary.spark.pipeline.config import Pipeline
+from distributary.spark.pipeline.config import Pipeline, Sink
+from distributary.spark.pipeline.deliveries import directory_name
 from distributary.spark.pipeline.outputs import MANIFEST, complete_batches, read_some
 from distributary.spark.pipeline.retention import note, places_of
 
@@ -37,20 +40,17 @@ def compact(
     rows = {batch: max(record.events, record.deliveries) for batch, record in records.items()}
     counts: dict[str, int] = {}
     for name, places in places_of(pipeline).items():
-        if name == "quarantine" or (name == "deliveries" and not _can_be_compacted(pipeline)):
+        if name == "quarantine" or (name == "deliveries" and pipeline.sink.format != "parquet"):
             continue
+        sink = pipeline.sink if name == "deliveries" and pipeline.sink.each else None
         counts[name] = 0
         for place in places:
             for group in _groups(place, old, most):
-                _put_together(spark, place, group, sum(rows[batch] for batch in group))
+                _put_together(spark, place, group, sum(rows[batch] for batch in group), sink)
                 counts[name] += len(group)
             _remove_originals(place)
     note(pipeline, "compaction", {f"batches of {name}": count for name, count in counts.items()})
     return counts
-
-
-def _can_be_compacted(pipeline: Pipeline) -> bool:
-    return pipeline.sink.format == "parquet" and not pipeline.sink.each
 
 
 def _groups(place: str, old: set[int], most: int) -> Iterator[list[int]]:
@@ -62,10 +62,16 @@ def _groups(place: str, old: set[int], most: int) -> Iterator[list[int]]:
             yield group
 
 
-def _put_together(spark: SparkSession, place: str, group: list[int], rows: int) -> None:
+def _put_together(spark: SparkSession, place: str, group: list[int], rows: int, sink: Sink | None) -> None:
+    """Write some batches together; those of a sink are by subscriber, in one file for each."""
     target = f"{place}/{COMPACTED}/{group[0]}-{group[-1]}"
-    frame = read_some(spark, place, group).coalesce(max(1, rows // ROWS_A_FILE))
-    frame.write.mode("overwrite").parquet(target)
+    frame, files = read_some(spark, place, group), max(1, rows // ROWS_A_FILE)
+    if sink is None:
+        frame.coalesce(files).write.mode("overwrite").parquet(target)
+    else:
+        # Spark may have read the names of directories as numbers, so they are made anew.
+        placed = frame.withColumn("each", directory_name(sink)).repartition(files, "each")
+        placed.write.mode("overwrite").partitionBy("each").parquet(target)
     list_compacted(place, group, target)
 
 
@@ -73,7 +79,12 @@ def _remove_originals(place: str) -> None:
     """Remove the directories of batches that were put together, also by a compaction that was killed."""
     done = compacted_batches(place)
     for batch in sorted(done):
-        directory = f"{place}/batch={batch}"
-        with suppress(FileNotFoundError):
-            storage.remove_file(f"{directory}/{MANIFEST}")
-        storage.remove_directory(directory)
+        for mark in (f"{place}/_complete/{batch}", f"{place}/batch={batch}/{MANIFEST}"):
+            with suppress(FileNotFoundError):
+                storage.remove_file(mark)
+        storage.remove_directory(f"{place}/batch={batch}")
+    for directory in storage.spread_directories(place):
+        names = [PurePosixPath(one).name for one in storage.directories(directory)]
+        for name in names:
+            if name.startswith("batch=") and int(name.removeprefix("batch=")) in done:
+                storage.remove_directory(f"{directory}/{name}")

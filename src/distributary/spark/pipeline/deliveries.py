@@ -159,6 +159,14 @@ def place_name(column: str, allowed: str) -> Column:
     )
 
 
+def directory_name(sink: Sink) -> Column:
+    """What follows `each=` in the name of a delivery's directory; null where that is shared."""
+    name = place_name("subscriber", DIRECTORY_NAME)
+    if isinstance(sink.each, tuple):
+        return F.when(F.col("subscriber").isin(list(sink.each)), name)
+    return name
+
+
 def _write_by_spark(rows: DataFrame, sink: Sink, batch: int, count: int) -> None:
     if sink.format == "csv":  # which has no lists
         rows = rows.withColumn("subscriptions", F.to_json("subscriptions"))
@@ -175,10 +183,7 @@ def _write_by_spark(rows: DataFrame, sink: Sink, batch: int, count: int) -> None
 def _write_each(found: DataFrame, sink: Sink, batch: int, files: int) -> None:
     assert sink.path is not None, "a sink of files has a path"
     remove_spread(sink.path, batch)
-    name = place_name("subscriber", DIRECTORY_NAME)
-    if isinstance(sink.each, tuple):
-        name = F.when(F.col("subscriber").isin(list(sink.each)), name)
-    placed = found.withColumn("each", name).withColumn("batch", F.lit(batch))
+    placed = found.withColumn("each", directory_name(sink)).withColumn("batch", F.lit(batch))
     # All rows of a directory come from one task, so that each is one file.
     writer = placed.repartition(files, "each").write.format(sink.format)
     writer = writer.options(**dict(sink.options)).option("partitionOverwriteMode", "dynamic")

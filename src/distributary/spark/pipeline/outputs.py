@@ -64,9 +64,8 @@ def put_in_directories(files: Sequence[StagedFile], path: str, batch: int) -> No
 
 def remove_spread(path: str, batch: int) -> None:
     """Remove what a batch has put into the directories of an output."""
-    for directory in storage.directories(path):
-        if PurePosixPath(directory).name.startswith("each="):
-            storage.remove_directory(f"{path}/{PurePosixPath(directory).name}/batch={batch}")
+    for directory in storage.spread_directories(path):
+        storage.remove_directory(f"{directory}/batch={batch}")
 
 
 def write_table(rows: pa.Table, path: str, batch: int) -> None:
@@ -119,7 +118,7 @@ def read_batches(spark: SparkSession, path: str, format: str = "parquet") -> Dat
 
 
 def _read_all(spark: SparkSession, path: str, format: str, complete: list[int]) -> DataFrame:
-    """The rows of those batches that have directories of their own."""
+    """The rows of all these batches and no others, of those that have directories of their own."""
     reader = spark.read.format(format).option("basePath", path)
     if format == "parquet":
         # Columns may have come, gone or grown since the first batch.
@@ -164,6 +163,8 @@ def read_some(spark: SparkSession, path: str, batches: list[int]) -> DataFrame:
 
 def _read_own(spark: SparkSession, path: str, batches: list[int]) -> DataFrame:
     """The rows of batches that have directories of their own."""
+    if storage.spread_directories(path):
+        return _read_all(spark, path, "parquet", batches)
     # Columns may have been added to the source since: an event that came before has none of them.
     reader = spark.read.option("basePath", path).option("mergeSchema", "true")
     try:

@@ -20,6 +20,8 @@ from distributary.spark.pipeline.commits import BatchRecord
 WINDOW = timedelta(seconds=10)
 COUNTED = ("events", "matches", "deliveries", "rejected", "derived", "late")
 """What is added up over the records of batches."""
+LATEST = 30
+"""Finished batches that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Snapshot:
     """How many offsets are still to be read, where the source knows."""
     seconds_behind: float | None = None
     """How far behind now the greatest time in the order column is, if that holds times."""
+    latest: tuple[BatchRecord, ...] = ()
+    """The batches that finished last, the last of them at the end."""
 
     def rows(self) -> dict[str, str]:
         """What there is to tell, as texts by name."""
@@ -94,6 +98,7 @@ class Progress:
     counts_offsets: bool = False
     """Whether lag is told in offsets alone, as the source has them: it is unknown until Spark tells."""
     _records: deque[BatchRecord] = field(default_factory=deque)
+    _latest: deque[BatchRecord] = field(default_factory=lambda: deque(maxlen=LATEST))
     _totals: Counter[str] = field(default_factory=Counter)
     _report: dict[str, Any] | None = None
 
@@ -105,6 +110,7 @@ class Progress:
         """Take in the record of a finished batch."""
         self.version = record.version if record.version is not None else self.version
         self._records.append(record)
+        self._latest.append(record)
         self._totals.update(batches=1, **{name: getattr(record, name) for name in COUNTED})
 
     def snapshot(self, now: datetime) -> Snapshot:
@@ -122,6 +128,7 @@ class Progress:
             uptime=uptime,
             **self._times(recent, now),
             offsets_behind=self._offsets_behind(),
+            latest=tuple(self._latest),
         )
 
     def _times(self, recent: list[BatchRecord], now: datetime) -> dict[str, Any]:

@@ -91,8 +91,8 @@ def remove_old(pipeline: Pipeline, ages: Mapping[str, timedelta], now: datetime)
 def _remove_batches(place: str, old: set[int], now: datetime) -> set[int]:
     found: dict[int, list[str]] = {}
     for directory in _batch_directories(place):
-        number = directory.rpartition("=")[2]
-        if number.isdigit() and int(number) in old:
+        name, _, number = PurePosixPath(directory).name.partition("=")
+        if name == "batch" and number.isdigit() and int(number) in old:
             found.setdefault(int(number), []).append(directory)
     together: dict[str, list[int]] = {}
     for batch, directory in compacted_batches(place).items():
@@ -125,7 +125,9 @@ def removed_upto(place: str) -> tuple[int, str] | None:
 
 def _batch_directories(place: str) -> Iterator[str]:
     """The directories of batches in an output, also below those of subscribers, one or many batches each."""
-    yield from dict.fromkeys(compacted_batches(place).values())
+    for together in dict.fromkeys(compacted_batches(place).values()):
+        yield together
+        yield from storage.spread_directories(together)
     for directory in storage.directories(place):
         name = PurePosixPath(directory).name
         below = f"{place}/{name}"
@@ -160,9 +162,11 @@ def purge(pipeline: Pipeline, subscriber: str) -> dict[str, int]:
     if sink.is_table:
         counts["deliveries"] = delivery_table(sink).remove_subscriber(subscriber)
     if sink.path and sink.format in FILE_FORMATS:
-        own = f"{sink.path}/{own_directory(subscriber)}"
-        counts["deliveries"] += _rows_below(own)
-        storage.remove_directory(own)
+        together = dict.fromkeys(compacted_batches(sink.path).values())
+        for place in (sink.path, *together):
+            own = f"{place}/{own_directory(subscriber)}"
+            counts["deliveries"] += _rows_below(own)
+            storage.remove_directory(own)
         counts["deliveries"] += _without_subscriber(sink.path, subscriber)
     if pipeline.metrics:
         counts["rows of metrics"] = _without_subscriber(f"{pipeline.metrics}/subscriptions", subscriber)

@@ -28,6 +28,7 @@ from distributary import __version__
 from distributary.errors import DistributaryError
 from distributary.metrics_text import CONTENT_TYPE, metrics_text
 from distributary.spark import storage
+from distributary.spark.pipeline.commits import BatchRecord
 from distributary.spark.pipeline.config import FILE_FORMATS, Pipeline
 from distributary.spark.pipeline.progress import COUNTED, Snapshot, utc_now
 
@@ -120,6 +121,7 @@ class PipelineStatus:
             "batch_seconds": {"last": now.last_seconds, "mean": now.mean_seconds, "most": now.most_seconds},
             "lag": {"files": files, "offsets": now.offsets_behind, "seconds": now.seconds_behind},
             "subscriptions_version": now.version,
+            "latest_batches": [_batch(record) for record in now.latest],
             "last_error": self._error,
         }
 
@@ -137,6 +139,16 @@ class PipelineStatus:
         counters, gauges = self.numbers()
         known = {name: value for name, value in gauges.items() if value is not None}
         return metrics_text(counters, known, {"pipeline": self._pipeline.name})
+
+
+def _batch(record: BatchRecord) -> dict[str, Any]:
+    """A finished batch, as the status tells it."""
+    return {
+        "batch": record.batch,
+        "finished": record.finished.isoformat(timespec="milliseconds"),
+        "seconds": round(record.seconds, 3),
+        **{name: getattr(record, name) for name in COUNTED},
+    }
 
 
 @contextmanager
