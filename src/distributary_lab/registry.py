@@ -22,7 +22,7 @@ MODULES = {
     ),
     "placement": ("bandwidth", "latency", "load", "traffic", "beyond", "live"),
     "systems": ("comparison",),
-    "network": ("delay", "wide_area"),
+    "network": ("delay", "wide_area", "redundant_data", "hope_upkeep", "placed_queries"),
 }
 """The modules that hold experiments, by package of `distributary_lab`, in the order of the report."""
 

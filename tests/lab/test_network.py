@@ -5,8 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from distributary.model import Event
+from distributary.overlay.node import Message
+from distributary.overlay.ring.questions import NeighboursRequest
+from distributary.overlay.trace_text import text_of
+from distributary.overlay.tree.messages import ForwardedEvents
+from distributary.overlay.wire import event_size
+from distributary.systems.membership import address_of
 from distributary_lab.experiment import Outcome, Row
-from distributary_lab.network import delay, wide_area
+from distributary_lab.network import delay, hope_upkeep, redundant_data, wide_area
+from distributary_lab.network.improving import wait_until_improved
 
 
 def delays(**by_size: float) -> list[Row]:
@@ -64,3 +72,28 @@ def latencies(measured: float, first: float = 900.0, best: float = 500.0) -> lis
 )
 def test_the_check_of_latencies_can_fail(rows: list[Row], outcome: Outcome) -> None:
     assert wide_area.check(rows).outcome == outcome
+
+
+def test_what_is_redundant_is_read_from_a_trace() -> None:
+    one, two = (address_of(redundant_data.NETWORK, name) for name in ("n1", "n2"))
+    wanted, other = Event("a", "wanted", {"x": 1}), Event("b", "other", {"x": 1})
+    message = ForwardedEvents(1, 0.0, 0, (1, 2), (wanted, other))
+    lines = [
+        f"1.0 received {one} > {two} {text_of(message)}",
+        f"1.0 sent {one} > {two} {text_of(message)} | x",
+    ]
+    interest = {"n1": frozenset({"wanted", "other"}), "n2": frozenset({"wanted"})}
+    assert redundant_data.redundant_bytes(lines, interest) == (event_size(other), 0)
+
+
+def test_the_frames_of_the_ring_are_counted_at_both_ends() -> None:
+    message: Message = NeighboursRequest(1)
+    lines = [f"1.0 {what} 3 > 4 {text_of(message)}" for what in ("sent", "received", "received")]
+    told = hope_upkeep.told(lines)
+    assert told["ring"] == told["all"] > 0
+    assert told["ring in"] == 2 * told["ring"]
+
+
+def test_a_network_counts_as_improved_when_it_rests() -> None:
+    seen = iter([1, 2, 2, 3, 3, 3, 3])
+    assert wait_until_improved(lambda: next(seen), period=0.0) == 2

@@ -89,14 +89,19 @@ class CarriedBytes(Observer):
         self, now: float, sender: Address, to: Address, message: Message, cause: Cause, depth: int
     ) -> None:
         """Add the bytes of a message to the class of what it carries."""
-        carried = message.messages[0] if isinstance(message, RoutedBundle) else message  # all of one class
-        carried = carried.payload if isinstance(carried, RoutedPayload) else carried
-        carried = carried.message if isinstance(carried, DirectMessage) else carried
+        carried = carried_by(message)
         size = size_of(message)
         self.by_class[type(carried)] += size
         if type(carried) in GROUPS["ring"]:
             self.ring_in[to] += size
             self.ring_out[sender] += size
+
+
+def carried_by(message: Message) -> Message:
+    """What a message carries: over the ring, or straight to another."""
+    carried = message.messages[0] if isinstance(message, RoutedBundle) else message  # all of one class
+    carried = carried.payload if isinstance(carried, RoutedPayload) else carried
+    return carried.message if isinstance(carried, DirectMessage) else carried
 
 
 def run(point: Point, random: np.random.Generator) -> list[Row]:

@@ -36,15 +36,10 @@ from distributary_lab.experiment import (
     grid,
     seed_from,
 )
+from distributary_lab.network.improving import PERIOD, parents_in, wait_until_improved
 from distributary_lab.rows import largest, number, numbers, select
 from distributary_lab.tree.climbs import TOTAL_LATENCY
 
-PERIOD = 12
-"""Seconds between optimisation periods."""
-QUIET = 3
-"""Periods without a change after which the tree counts as improved."""
-LONGEST = 25
-"""Periods after which it is measured as it is."""
 EVENTS, PAUSE = 15, 0.2
 """Events that are timed, and seconds between them."""
 PATIENCE = 60.0
@@ -67,32 +62,17 @@ def run(point: Point, random: np.random.Generator) -> Iterator[Row]:
         network.up(nodes, "tree", settings=settings, tables=tables)
         try:
             yield {"tree": "first", **_measured(network, delays)}
-            _wait_until_improved(network)
+            wait_until_improved(lambda: parents_in(network))
             yield {"tree": "improved", **_measured(network, delays)}
         finally:
             network.down()
 
 
-def _parents(network: LocalNetwork) -> dict[str, str | None]:
-    return {node["name"]: node["parent"] for node in network.status()}
-
-
-def _wait_until_improved(network: LocalNetwork) -> None:
-    before, since = _parents(network), 0
-    for _ in range(LONGEST):
-        time.sleep(PERIOD)
-        now = _parents(network)
-        since = since + 1 if now == before else 0
-        before = now
-        if since >= QUIET:
-            return
-
-
 def _measured(network: LocalNetwork, delays: Delays) -> Row:
     for _ in range(MOST_MEASUREMENTS):
-        before = _parents(network)
+        before = parents_in(network)
         came = asyncio.run(_latencies(network, before))
-        if _parents(network) == before:
+        if parents_in(network) == before:
             break
     [root] = [name for name, parent in before.items() if parent is None]
     predicted = {name: way(name, before, delays) for name in before if name != root}
@@ -103,7 +83,7 @@ def _measured(network: LocalNetwork, delays: Delays) -> Row:
         "measured_ms": sum(came[name] for name in predicted),
         "best_ms": sum(best[name] for name in predicted),
         "worst_error_ms": max(errors),
-        "steady": _parents(network) == before,
+        "steady": parents_in(network) == before,
     }
 
 

@@ -238,4 +238,44 @@ CASES = {
         },
         holds=[made("measured_ms", 105.0), made("predicted_ms", 100.0), made("best_ms", 100.0)],
     ),
+    "beyond-live-redundant-data": Case(
+        {
+            "halved": scaled("redundant", 0.5, tree="first"),
+            "something left": made("redundant", 10.0, tree="improved"),
+            "another tree's": swapped("tree", "first", "improved"),
+            "nothing at first": made("redundant", 0.0),
+            "an item lost": made("wrong", 1, tree="improved"),
+        },
+        holds=[made("redundant", lambda row: 1.05 * float(row["predicted"]))],
+    ),
+    "beyond-live-hope-upkeep": Case(
+        {
+            "halved": scaled("ring", 0.5, source="processes"),
+            "not what links count": scaled("counted", 1.2, source="processes"),
+            "longer filters' dearer": scaled("ring", 1.3, length=1024),
+            "the hypercube's large": scaled("hypercube", 3),
+        },
+        holds=[
+            made("ring", 110.0),
+            made("hypercube", 10.0),
+            made("all", 190.0),
+            made("counted", 190.0, source="processes"),
+        ],
+    ),
+    "beyond-live-query-bandwidth": Case(
+        {
+            "twice as much": scaled("bytes", 2, placed="improved"),
+            "the first's": swapped("placed", "at their clients", "improved"),
+            "constant": constant("bytes"),
+            "an answer lost": made("wrong", 1, placed="improved"),
+        },
+        holds=[made("bytes", lambda row: 1.05 * float(row["answers"]), placed="improved")],
+    ),
+    "beyond-live-query-latency": Case(
+        {
+            "a fifth longer": scaled("latency", 1.2, placed="improved"),
+            "halved": scaled("latency", 0.5, placed="improved"),
+            "an answer lost": made("wrong", 1, placed="improved"),
+        },
+    ),
 }
