@@ -53,6 +53,16 @@ def configure(command: argparse.ArgumentParser) -> None:
         ("--demo", False, "publish made-up readings of sensors"),
         ("--no-console", False, "no pages for people (default: pages, where NiceGUI is installed)"),
         (
+            "--pipeline URL",
+            str,
+            "of pipelines that the pages show: where [status] tells; with commas between",
+        ),
+        (
+            "--plans DIR",
+            Path,
+            "plans that the pages show: what distributary plan --json and --svg wrote there",
+        ),
+        (
             "--mailbox POLICY",
             "keep",
             "of full mailboxes, for MQTT: keep, latest, drop-oldest, disconnect (keep)",
@@ -97,6 +107,12 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         raise UsageError("--certificate and --key go together")
     if parsed.authority is not None and parsed.certificate is None:
         raise UsageError("--authority goes with --certificate and --key")
+    console = not parsed.no_console and find_spec("nicegui") is not None
+    if not console and (parsed.pipeline or parsed.plans):
+        lacking = "without --no-console" if parsed.no_console else "pip install 'distributary[console]'"
+        raise UsageError(f"--pipeline and --plans are for the pages: {lacking}")
+    if parsed.plans is not None and not parsed.plans.is_dir():
+        raise UsageError(f"--plans: there is no directory {parsed.plans}")
     return ServeSettings(
         mqtt=parsed.mqtt,
         web=parsed.web,
@@ -118,8 +134,22 @@ def _settings(parsed: argparse.Namespace) -> ServeSettings:
         private_feeds=parsed.private_feeds,
         feeds_every=parsed.feeds_every,
         kafka=_kafka_settings(parsed.kafka) if parsed.kafka else None,
-        console=not parsed.no_console and find_spec("nicegui") is not None,
+        console=console,
+        pipelines=tuple(map(_pipeline, parsed.pipeline.split(","))) if parsed.pipeline else (),
+        plans=parsed.plans,
     )
+
+
+def _pipeline(text: str) -> str:
+    """Where a pipeline tells how it is; UsageError for what is no address."""
+    from distributary.edge.console.pipelines import status_address
+
+    try:
+        return status_address(text.strip())
+    except DistributaryError as error:
+        raise UsageError(
+            f"--pipeline: {error}; such as http://127.0.0.1:9464, not {text.strip()!r}"
+        ) from None
 
 
 def _kafka_settings(path: Path) -> KafkaSettings:

@@ -110,6 +110,10 @@ class ServeSettings:
     """Topics of Kafka's to take events from and write deliveries to."""
     console: bool = False
     """Whether there are pages for people, which need NiceGUI."""
+    pipelines: tuple[str, ...] = ()
+    """Where pipelines on Spark tell how they are, for these pages."""
+    plans: Path | None = None
+    """The directory in which plans are, for these pages."""
     status: int | None = None
     """The port of `/health` and `/metrics` on this machine; 0 for any, None for none."""
 
@@ -212,9 +216,11 @@ class ServedBroker:
         """Start the console, if it is wanted; gives it by its path."""
         if not self.settings.console:
             return {}
+        from distributary.edge.console.pages import NamedByOperator
         from distributary.edge.console.serving import PATH, ConsoleApplication
 
-        console = ConsoleApplication(service, self.broker, time.time)
+        named = NamedByOperator(self.settings.pipelines, self.settings.plans)
+        console = ConsoleApplication(service, self.broker, time.time, named)
         await console.start()
         self._stack.push_async_callback(console.stop)
         return {PATH: console}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
@@ -16,10 +18,13 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from distributary.edge.access.passwords import hash_password
 from distributary.edge.serve import ServedBroker, ServeSettings
 from distributary.model import Event
+from edge.console.test_pipelines import STATUS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
 AS_WIDE_AS_THE_PAGE = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+WITHIN_ITS_CARD = """it => it.scrollWidth <= it.clientWidth
+    && it.getBoundingClientRect().right <= it.parentElement.getBoundingClientRect().right"""
 PATIENCE = 60_000
 """Milliseconds that a page may take on a busy machine."""
 
@@ -47,18 +52,59 @@ subscribe = [{{topic = "quotes", where = "price > 8.7"}}]
 """
 
 
+HOSTILE = "<img src=x onerror=\"document.title='broken'\">"
+"""What would be an element of the page, and tell, were it not written as text."""
+REASON = f"{HOSTILE} {'wide' * 50}"
+PICTURE = """<svg xmlns="http://www.w3.org/2000/svg" width="600" height="300">
+<script>document.title = "broken"</script><text x="20" y="20">before and planned</text></svg>"""
+PLAN = {
+    "goal": HOSTILE,
+    "before": 255.0,
+    "after": 240.0,
+    "moves": [{"site": HOSTILE, "from": "singapore", "to": "frankfurt", "reason": HOSTILE}],
+    "comparison": {HOSTILE: {"cost": 1, "broken": [HOSTILE]}},
+}
+
+
+class Pipeline(BaseHTTPRequestHandler):
+    """Tells how a pipeline is."""
+
+    def do_GET(self) -> None:
+        told = STATUS | {"pipeline": HOSTILE, "last_error": {"at": HOSTILE, "reason": REASON}}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def pipeline() -> Iterator[str]:
+    """Where a pipeline is."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pipeline) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/status"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, pipeline: str) -> Iterator[str]:
     """Where a broker with a console and made-up events is, which asks people to log in."""
-    file = tmp_path_factory.mktemp("access") / "access.toml"
+    directory = tmp_path_factory.mktemp("access")
+    file = directory / "access.toml"
     hashes = {user: hash_password(user.encode()) for user in ("olga", "ben")}
     file.write_text(ACCESS.format(**hashes))
-    with served(file) as found:
+    (directory / "today.json").write_text(json.dumps(PLAN))
+    (directory / "today.svg").write_text(PICTURE)
+    with served(file, pipeline) as found:
         yield found
 
 
 @contextmanager
-def served(access: Path) -> Iterator[str]:
+def served(access: Path, pipeline: str) -> Iterator[str]:
     """A broker in a thread of its own; gives where its console is."""
     there = threading.Event()
     found: list[str] = []
@@ -68,7 +114,16 @@ def served(access: Path) -> Iterator[str]:
         end, loop = asyncio.Event(), asyncio.get_running_loop()
         ending.append(lambda: loop.call_soon_threadsafe(end.set))
         served = ServedBroker(
-            ServeSettings(mqtt=0, web=0, access=access, demo=made_up(), console=True), print
+            ServeSettings(
+                mqtt=0,
+                web=0,
+                access=access,
+                demo=made_up(),
+                console=True,
+                pipelines=(pipeline, "http://127.0.0.1:1/status"),
+                plans=access.parent,
+            ),
+            print,
         )
         await served.start()
         found.append(f"http://{served.web_endpoint}/console/")
@@ -92,9 +147,9 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
-@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["wide-light", "narrow-dark"])
+@pytest.fixture(scope="module", params=[(1280, "light"), (390, "dark")], ids=["wide-light", "narrow-dark"])
 def page(request: pytest.FixtureRequest, browser: Browser, address: str) -> Iterator[Page]:
-    """A page that has been opened, at two widths and on light and dark ground."""
+    """A page that has been opened once for all tests, at two widths and on light and dark ground."""
     width, ground = request.param
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=ground)
     context.set_default_timeout(PATIENCE)
@@ -148,17 +203,20 @@ def test_somebody_sees_the_events_of_their_grants_alone(browser: Browser, addres
     for price in ("price=8.8", "price=8.9"):
         expect(page.get_by_text(price).first).to_be_visible(timeout=PATIENCE)
     assert page.get_by_text("price=8.5").count() == 0
+    for tab in ("pipelines", "plans"):
+        assert page.get_by_role("tab", name=tab).count() == 0
     page.close()
 
 
 def test_the_network_is_drawn_and_its_rates_are_counted(page: Page) -> None:
+    show(page, "network")
     expect(page.locator("svg rect")).to_have_count(1)
     expect(page.locator("svg")).to_contain_text("root")
     expect(page.get_by_text("published a second")).to_be_visible()
 
 
 def test_nothing_is_wider_than_the_page(page: Page) -> None:
-    for tab in ("sessions", "try out", "explain", "tail"):
+    for tab in ("sessions", "try out", "explain", "tail", "pipelines", "plans"):
         show(page, tab)
         page.wait_for_function(AS_WIDE_AS_THE_PAGE)  # a panel that slides in is wider for a moment
 
@@ -166,6 +224,27 @@ def test_nothing_is_wider_than_the_page(page: Page) -> None:
 def test_events_come_as_they_are_published(page: Page) -> None:
     show(page, "tail")
     expect(page.get_by_text("quotes/OTE").first).to_be_visible()
+
+
+def test_pipelines_are_shown_with_their_batches_and_what_they_say_is_text(page: Page) -> None:
+    show(page, "pipelines")
+    expect(page.get_by_text("1,234")).to_be_visible()
+    trouble = page.get_by_text(f"A run failed at {HOSTILE}: {REASON}")
+    expect(trouble).to_be_visible()
+    assert trouble.evaluate(WITHIN_ITS_CARD)
+    expect(page.get_by_text("Not heard yet: 127.0.0.1 cannot be reached")).to_be_visible()
+    page.get_by_text("latest batches").first.click()
+    expect(page.get_by_role("cell", name="01-02 03:04:07")).to_be_visible()
+    assert page.title() == "Distributary"
+
+
+def test_a_plan_is_shown_before_and_after_and_its_picture_runs_no_script(page: Page) -> None:
+    show(page, "plans")
+    expect(page.get_by_text("255 before, 240 planned")).to_be_visible()
+    page.wait_for_function("document.querySelector('img[alt=\"before and planned\"]').naturalWidth === 600")
+    expect(page.get_by_role("cell", name="singapore")).to_be_visible()
+    expect(page.get_by_text(HOSTILE).first).to_be_visible()
+    assert page.title() == "Distributary"
 
 
 def test_a_subscription_is_tried_out_and_saved(page: Page) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,16 +138,27 @@ def test_a_page_that_is_open_shows_nothing_when_the_log_in_is_over() -> None:
 
 
 def test_events_are_gathered_until_a_page_is_gone_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers: dict[str, Callable[[], None]] = {}
-    client = SimpleNamespace(
-        on_disconnect=partial(handlers.__setitem__, "disconnect"),
-        on_delete=partial(handlers.__setitem__, "delete"),
-    )
+    at_a_break: list[Callable[[], None]] = []
+    at_the_end: list[Callable[[], None]] = []
+    client = SimpleNamespace(on_disconnect=at_a_break.append, on_delete=at_the_end.append)
     monkeypatch.setattr(pages, "ui", SimpleNamespace(context=SimpleNamespace(client=client)))
     monkeypatch.setattr(OpenPage, "build", lambda page: None)
     made = console(Access())
     asyncio.run(made._index(SimpleNamespace(client=SimpleNamespace(host="127.0.0.1"))))  # type: ignore[arg-type]
-    handlers.get("disconnect", lambda: None)()
-    assert made.recent._watchers == 1
-    handlers["delete"]()
-    assert made.recent._watchers == 0
+    for act in at_a_break:
+        act()
+    assert made.recent._watchers == made.pipelines._watchers == 1
+    for act in at_the_end:
+        act()
+    assert made.recent._watchers == made.pipelines._watchers == 0
+
+
+def test_what_is_no_event_and_no_session_is_for_operators_alone() -> None:
+    class Grouped(StillKnown):
+        def groups(self, identity: Identity) -> tuple[str, ...]:
+            return identity.groups
+
+    made = console(Grouped())
+    shown = {who.user: OpenPage(made, Visitor(who, time.time() + 60)).operates() for who in (ANN, OPERATOR)}
+    assert shown == {"ann": False, "olga": True}
+    assert not OpenPage(made, Visitor(OPERATOR, time.time() - 1)).operates()

@@ -5,6 +5,9 @@ Modules, in reading order:
 - `recent`: the latest events, gathered while somebody looks.
 - `view`: what the pages show, as plain values: counts, sessions, moves, a subscription tried out.
 - `picture`: the neighbourhood of a node, drawn.
+- `pipelines`: pipelines on Spark, asked how they are.
+- `plans`: what `distributary plan` wrote.
+- `operating`: the tabs for operators, with these two.
 - `pages`: the pages themselves (NiceGUI).
 - `serving`: the console as a part of the web server.
 

@@ -1,4 +1,5 @@
 """The pages: one with tabs for the network, sessions, trying out, explaining and a tail, and one to log in.
+Operators have two more tabs, which are in `operating`.
 
 Each page that is open looks again every second, as long as somebody has it open. What it shows is asked of
 `view` with the identity of whoever has it open.
@@ -10,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -18,7 +20,9 @@ from starlette.requests import Request
 
 from distributary.edge.access import AccessError, Identity
 from distributary.edge.console import view
+from distributary.edge.console.operating import pipelines_tab, plans_tab
 from distributary.edge.console.picture import neighbourhood
+from distributary.edge.console.pipelines import WatchedPipelines
 from distributary.edge.console.recent import RecentEvent, RecentEvents
 from distributary.edge.sessions import Session
 from distributary.edge.web.managing import put_session, put_subscription
@@ -51,11 +55,28 @@ class Visitor(NamedTuple):
     until: float
 
 
+class NamedByOperator(NamedTuple):
+    """What the operator lets the console look at, beside the broker."""
+
+    pipelines: tuple[str, ...] = ()
+    """Where pipelines on Spark tell how they are."""
+    plans: Path | None = None
+    """The directory in which plans are."""
+
+
 class Console:
     """The pages of one broker."""
 
-    def __init__(self, service: WebService, broker: LiveBroker, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        service: WebService,
+        broker: LiveBroker,
+        now: Callable[[], float],
+        named: NamedByOperator | None = None,
+    ) -> None:
         self.service, self.broker = service, broker
+        named = named or NamedByOperator()
+        self.pipelines, self.plans = WatchedPipelines(named.pipelines, now), named.plans
         self.recent = RecentEvents(service.broker, now)
         self.moves = view.NodeMoves()
         self.meter = RateMeter(lambda: broker.counts)
@@ -74,6 +95,7 @@ class Console:
     def stop(self) -> None:
         """Measure no more."""
         self.meter.stop()
+        self.pipelines.stop()
 
     # Who it is.
 
@@ -128,10 +150,14 @@ class Console:
         if visitor is None:
             ui.navigate.to("/log-in")
             return
-        self.recent.begin()
-        # Not when it is disconnected: it may come back, and whoever has no scripts never is.
-        ui.context.client.on_delete(_once(self.recent.end))
-        OpenPage(self, visitor).build()
+        page = OpenPage(self, visitor)
+        watched: list[RecentEvents | WatchedPipelines] = [self.recent]
+        watched += [self.pipelines] if page.operates() else []
+        for each in watched:
+            each.begin()
+            # Not when it is disconnected: it may come back, and whoever has no scripts never is.
+            ui.context.client.on_delete(_once(each.end))
+        page.build()
 
 
 class OpenPage:
@@ -151,11 +177,19 @@ class OpenPage:
             ui.label(f"{broker.name}, {broker.system_name}").classes("text-sm opacity-80")
             ui.space()
             ui.label(self._identity.user or "this machine").classes("text-sm opacity-80")
+        parts: dict[str, Callable[[], None]] = {
+            "network": self._network,
+            "sessions": self._sessions,
+            "try out": self._try_out,
+            "explain": self._explain,
+            "tail": self._tail,
+        }
+        if self.operates():
+            parts |= {"pipelines": self._pipelines, "plans": self._plans}
         with ui.tabs().props("mobile-arrows outside-arrows no-caps").classes("w-full") as tabs:
-            named = [ui.tab(name) for name in ("network", "sessions", "try out", "explain", "tail")]
-        parts = (self._network, self._sessions, self._try_out, self._explain, self._tail)
+            named = [ui.tab(name) for name in parts]
         with ui.tab_panels(tabs, value=named[0]).classes("w-full max-w-5xl mx-auto"):
-            for tab, part in zip(named, parts, strict=True):
+            for tab, part in zip(named, parts.values(), strict=True):
                 with ui.tab_panel(tab):
                     part()
 
@@ -168,6 +202,10 @@ class OpenPage:
         """AccessError when the log-in is over: a browser need not go where it is sent."""
         if not self._console.lets_in(self._visitor):
             raise AccessError(EXPIRED)
+
+    def operates(self) -> bool:
+        """Whether this visitor may see what is no event and no session of theirs."""
+        return self._console.lets_in(self._visitor) and view.sees_all(self._identity, self._service.access)
 
     def seen(self, after: int = 0) -> list[RecentEvent]:
         """The latest events that this visitor may see, after one of them."""
@@ -320,6 +358,12 @@ class OpenPage:
 
         ui.timer(EVERY, look)
 
+    def _pipelines(self) -> None:
+        pipelines_tab(self._console.pipelines, self.operates, _clock)
+
+    def _plans(self) -> None:
+        plans_tab(self._console.plans, self.operates)
+
 
 def event_line(event: Any) -> str:
     """An event in a line.
@@ -343,7 +387,11 @@ def _tile(name: str) -> ui.label:
 
 def _tried_row(each: view.TriedEvent) -> None:
     mark, colour = ("check", "positive") if each.matches else ("close", "grey")
-    with ui.expansion(event_line(each.event), icon=mark).props(f"dense header-class=text-{colour}"):
+    with (
+        ui.expansion(event_line(each.event), icon=mark)
+        .props(f"dense header-class=text-{colour}")
+        .classes("w-full")
+    ):
         ui.label(each.reasons).classes("whitespace-pre-wrap font-mono")
 
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from nicegui import ui
 from starlette.requests import HTTPConnection
 
-from distributary.edge.console.pages import Console
+from distributary.edge.console.pages import Console, NamedByOperator
 from distributary.edge.web.admission import require_own_page
 from distributary.edge.web.faults import WebError
 from distributary.edge.web.service import WebService
@@ -26,11 +26,13 @@ PATH = "/console"
 class ConsoleApplication:
     """Serves the pages below `PATH`: an ASGI application for the web server to mount."""
 
-    def __init__(self, service: WebService, broker: LiveBroker, now: Callable[[], float]) -> None:
+    def __init__(
+        self, service: WebService, broker: LiveBroker, now: Callable[[], float], named: NamedByOperator
+    ) -> None:
         self._service = service
         self._pages = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         self._open = AsyncExitStack()
-        self.console = Console(service, broker, now)
+        self.console = Console(service, broker, now, named)
         self.console.register()
         ui.run_with(
             self._pages,
