@@ -33,6 +33,7 @@ from distributary.edge.mqtt.packets import (
 )
 from distributary.edge.mqtt.retained import RetainedBounds
 from distributary.edge.mqtt.room import MqttPeer, MqttSettings
+from distributary.edge.mqtt.shared import GROUPS_HERE
 from distributary.model import Event
 from edge.mqtt.world import Wire, World, acknowledgement, joined, lasting, messages, payloads
 
@@ -289,6 +290,52 @@ def test_topic_aliases(world: World) -> None:
     assert ended(again.send(unknown)) == ReasonCode.PROTOCOL_ERROR
     above = PublishPacket("a", b"3", properties={"topic_alias": 101})
     assert ended(joined(world, "bob").send(above)) == ReasonCode.TOPIC_ALIAS_INVALID
+
+
+def test_topic_aliases_are_sent_to_a_client_that_asks_for_them(world: World) -> None:
+    ann, bob = joined(world, properties={"topic_alias_maximum": 2}), joined(world, "bob")
+    ann.subscribe("#")
+    topics = ["a-topic", "x", "a-topic", "another", "a-third", "another", "a-third", "a-topic"]
+    for topic in topics:
+        bob.publish(topic, topic.encode())
+    came = messages(ann.take())
+    assert [each.payload.decode() for each in came] == topics
+    told = [(each.topic, each.properties.get("topic_alias")) for each in came]
+    known = [("a-topic", 1), ("x", None), ("", 1), ("another", 2), ("a-third", None), ("", 2)]
+    assert told == [*known, ("a-third", None), ("", 1)]
+    ann.leave()
+    again = joined(world, properties={"topic_alias_maximum": 1})
+    again.subscribe("#")
+    bob.publish("another", b"1")
+    assert [(each.topic, each.properties) for each in messages(again.take())] == [
+        ("another", {"topic_alias": 1})
+    ]
+
+
+def test_no_more_aliases_are_sent_than_the_server_remembers_and_none_unasked() -> None:
+    world = World(MqttSettings(topic_aliases=1))
+    ann, cleo = joined(world, properties={"topic_alias_maximum": 65_535}), joined(world, "cleo")
+    ann.subscribe("#")
+    cleo.subscribe("#")
+    bob = joined(world, "bob")
+    for topic in ("topic-1", "topic-2", "topic-1"):
+        bob.publish(topic, b"x")
+    assert [each.properties for each in messages(ann.take())] == [{"topic_alias": 1}, {}, {"topic_alias": 1}]
+    assert [(each.topic, each.properties) for each in messages(cleo.take())] == [
+        (topic, {}) for topic in ("topic-1", "topic-2", "topic-1")
+    ]
+
+
+def test_a_message_that_was_too_long_for_its_client_leaves_no_alias_behind(world: World) -> None:
+    ann = joined(world, properties={"topic_alias_maximum": 5, "maximum_packet_size": 60})
+    bob = joined(world, "bob")
+    ann.subscribe("#")
+    for payload in (b"x" * 60, b"short", b"short again"):
+        bob.publish("a-topic", payload)
+    assert [(each.topic, each.payload) for each in messages(ann.take())] == [
+        ("a-topic", b"short"),
+        ("", b"short again"),
+    ]
 
 
 @pytest.mark.parametrize("version", [VERSION_3, VERSION_5])
@@ -813,6 +860,19 @@ def test_what_a_member_refuses_goes_to_nobody_else(world: World, qos: int) -> No
     second.send(acknowledgement(came)._replace(reason=0x83))
     second.vanish()
     assert first.take() == []
+
+
+def test_who_joins_a_group_where_there_are_other_brokers_is_told_what_it_does_not_keep(world: World) -> None:
+    def told(worker: Wire) -> list[tuple[tuple[int, ...], object]]:
+        came = worker.send(SubscribePacket(7, (FilterRequest("$share/g/jobs", 1), FilterRequest("other", 1))))
+        return [(each.reasons, each.properties.get("reason_string")) for each in came]  # type: ignore[union-attr]
+
+    assert told(joined(world)) == [((1, 1), None)]
+    world.linked.append(9)
+    assert told(joined(world, "bob")) == [((1, 1), GROUPS_HERE)]
+    assert joined(world, "cleo").subscribe("other", qos=1) == (1,)
+    quiet = joined(world, "dora", properties={"request_problem_information": 0})
+    assert told(quiet) == [((1, 1), None)]
 
 
 def test_a_group_whose_members_are_away_waits_for_them_through_a_crash(world: World) -> None:

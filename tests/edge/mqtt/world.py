@@ -26,6 +26,7 @@ from distributary.edge.mqtt.packets import (
 from distributary.edge.mqtt.room import MqttPeer, MqttRoom, MqttSettings
 from distributary.edge.sessions import Sessions
 from distributary.filters.profile import Profile
+from distributary.live.peers import PeerRoom
 from distributary.model import Delivery, DeliveryBatch, Event, EventKey, Offset, Subscription, SubscriptionKey
 from distributary.overlay.broker import SessionState, ToleranceStart
 from distributary.overlay.node import Message, Store
@@ -198,6 +199,8 @@ class World:
         self.network, self.disk = MemoryNetwork(), MemoryDisk()
         self.settings, self.access = settings, access or Access.open()
         self.notices: list[str] = []
+        self.linked: list[int] = []
+        """The other brokers that it is linked with."""
         self._runs = 0
         self.start()
 
@@ -218,6 +221,7 @@ class World:
             settings=self.settings,
             notice=self.notices.append,
             run=f"run{self._runs}",
+            peers=PeerRoom(lambda to, message: None, lambda: self.linked),
         )
         self.room.start(stored)
 

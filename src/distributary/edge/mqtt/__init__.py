@@ -10,7 +10,7 @@ Modules, in reading order:
 - `message_run`: messages that came one behind the other, published and sent as one.
 - `memory`: what MQTT keeps with a session.
 - `incoming`: what a client publishes.
-- `outgoing`: what a client is sent.
+- `outgoing`: what a client is sent; `aliases`: by which numbers its topics go.
 - `subscribing`: SUBSCRIBE and UNSUBSCRIBE; `latest`: what new subscriptions are given first.
 - `retained`, `retained_copy`, `wills`, `shared`: retained messages, and those of before a broker joined,
   wills, shared subscriptions.

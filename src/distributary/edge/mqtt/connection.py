@@ -44,7 +44,7 @@ from distributary.edge.mqtt.packets import (
     WillMessage,
     protocol_error,
 )
-from distributary.edge.mqtt.room import MqttLine, MqttPeer, MqttRoom
+from distributary.edge.mqtt.room import MqttLine, MqttPeer, MqttRoom, at_once
 from distributary.edge.mqtt.subscribing import Subscribing
 from distributary.edge.mqtt.wills import WILL_MARK, written_will
 from distributary.edge.sessions import Session
@@ -320,7 +320,9 @@ class MqttConnection:
             loopback=self._peer.loopback,
         )
         if packet.user is None and packet.password is None:
-            self._admit(packet, _tried(log_in))  # Nothing slow is computed where there is no password.
+            at_once(
+                log_in, partial(self._admit, packet)
+            )  # Nothing slow is computed where there is no password.
         else:
             self._line.pause()
             self._paused = True
@@ -411,6 +413,7 @@ class MqttConnection:
             version=self._version,
             window=min(properties.get("receive_maximum", 65_535), room.settings.send_maximum),
             longest=self._longest,
+            aliases=min(properties.get("topic_alias_maximum", 0), room.settings.topic_aliases),
             now=room.now,
             say=self._say,
             line=self._line,
@@ -491,10 +494,3 @@ class MqttConnection:
         self._out.append(data)
         if self.state is ConnectionState.OPEN and not self._reading:
             self._room.write_soon(self)
-
-
-def _tried(work: Any) -> Any:
-    try:
-        return work()
-    except AccessError as error:
-        return error

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributary.edge.mailbox import MailboxGap, MailboxItem, MailboxRun
 from distributary.edge.mailbox_entries import ranges_of
+from distributary.edge.mqtt.aliases import TopicAliases
 from distributary.edge.mqtt.codec import write_packet
 from distributary.edge.mqtt.fields import text_bytes, variable_integer
 from distributary.edge.mqtt.filters import FilterOptions
@@ -112,12 +113,14 @@ class OutgoingMessages:
         version: int,
         window: int,
         longest: int | None,
+        aliases: int,
         now: Callable[[], float],
         say: Callable[[bytes], None],
         line: MqttLine,
     ) -> None:
         self._session, self._memory, self._shared, self._line = session, memory, shared, line
         self._version, self._window, self._longest = version, window, longest
+        self._aliases = TopicAliases(aliases)
         self._now, self._say = now, say
         self._under_way: dict[int, int] = {}
         """By packet identifier the places of items that wait for PUBACK or PUBREC, or `PASSED_ON`."""
@@ -206,6 +209,8 @@ class OutgoingMessages:
 
     def leaves_unchanged(self, version: int, first: int, names: tuple[str, ...]) -> bool:
         """Whether messages for some filters that come in this version and with this first byte stay so."""
+        if self._aliases.most:
+            return False
         granted, no_local, _, properties = self._memory.options_together(names)
         plain = version == self._version and not no_local and self._longest is None
         return plain and granted >= first >> 1 & 3 and properties == b"\0"
@@ -278,7 +283,9 @@ class OutgoingMessages:
         told with one of them.
         """
         run = _run_of(entry)
-        if run is None or self._gaps or self._memory.releasing or self._longest is not None:
+        if run is None or self._gaps or self._memory.releasing:
+            return None
+        if self._longest is not None or self._aliases.most:
             return None
         granted, no_local, as_published, properties = self._memory.options_together(entry.batch.names[0])
         if entry.first <= self._again or no_local:
@@ -348,6 +355,7 @@ class OutgoingMessages:
         for gaps in (self._gaps, ()) if self._gaps else ((),):
             written = self._written(item.delivery.event, options, qos, item.place, gaps)
             if self._longest is None or len(written) <= self._longest:
+                self._aliases.note(self._shared.of(item.delivery.event)[1])
                 if gaps:
                     self._told[item.place] = [gap.place for gap in gaps]
                     self._gaps = []
@@ -362,22 +370,28 @@ class OutgoingMessages:
             attributes.get(RETAIN) is True and any(each.retain_as_published for each in options)
         )
         _, topic, payload = self._shared.of(event)
+        alias, topic = self._aliases.of(topic)
         first = 0x30 | qos << 1 | retain
         if qos and place <= self._again:
             first |= 8
         head = topic + packet_id_of(place).to_bytes(2, "big") if qos else topic
         if self._version == VERSION_5:
-            head += self._properties(event, options, gaps)
+            head += self._properties(event, options, gaps, alias)
         return b"".join((bytes((first,)), variable_integer(len(head) + len(payload)), head, payload))
 
-    def _properties(self, event: Event, options: list[FilterOptions], gaps: Sequence[MailboxGap]) -> bytes:
+    def _properties(
+        self, event: Event, options: list[FilterOptions], gaps: Sequence[MailboxGap], alias: int
+    ) -> bytes:
         attributes = event.attributes
         identifiers = tuple(each.identifier for each in options if each.identifier is not None)
-        if not identifiers and not gaps and PROPERTIES not in attributes and EXPIRES not in attributes:
+        more = identifiers or gaps or alias
+        if not more and PROPERTIES not in attributes and EXPIRES not in attributes:
             return b"\0"
         properties: dict[str, Any] = properties_of(event, self._now())
         if identifiers:
             properties["subscription_identifier"] = identifiers
+        if alias:
+            properties["topic_alias"] = alias
         if gaps:
             told = ("gap", _missing(gaps))
             properties["user_property"] = (*properties.get("user_property", ()), told)

@@ -29,7 +29,7 @@ from distributary.edge.mqtt.messages import event_of_message
 from distributary.edge.mqtt.outgoing import MessageBytes
 from distributary.edge.mqtt.packets import ConnectPacket, MqttError, ReasonCode, WillMessage
 from distributary.edge.mqtt.retained import RetainedBounds, RetainedMessages
-from distributary.edge.mqtt.shared import GroupMember, SharedGroups, group_name
+from distributary.edge.mqtt.shared import GROUPS_HERE, GroupMember, SharedGroups, group_name
 from distributary.edge.mqtt.wills import WILL_MARK, PendingWills, read_will
 from distributary.edge.sessions import Session, Sessions
 from distributary.errors import DistributaryError
@@ -63,7 +63,7 @@ class MqttSettings:
     send_maximum: int = 1_000
     """Messages of QoS 1 and 2 that are sent to a client before it acknowledges one; it may ask for less."""
     topic_aliases: int = 100
-    """Topics that a client may have short names for."""
+    """Topics that a client may have short names for; and is sent, if it asks for that."""
     longest_keep_alive: int = 3_600
     """Seconds; a client of version 5 that asks for longer, or for none, is told this."""
     connect_patience: float = 10.0
@@ -163,6 +163,7 @@ class MqttRoom:
         self.broker, self.sessions, self.access = broker, sessions, access
         self.now, self.offload, self.notice = now, offload, notice
         self.settings = settings or MqttSettings()
+        self._peers = peers
         self.retained = RetainedMessages(broker, now, disk, notice, self.settings.retained, peers, joins)
         self.wills = PendingWills(now, self._publish_will)
         self.memories = SessionMemories()
@@ -407,6 +408,11 @@ class MqttRoom:
                 done(reason)
 
         shared.subscribe(Subscription("shared", name, **filters), joined)
+
+    @property
+    def limit_of_groups(self) -> str | None:
+        """What members of groups should know; None where this broker is alone in its network."""
+        return GROUPS_HERE if self._peers is not None and self._peers.linked else None
 
     def leave_group(self, session: Session, text: str) -> None:
         """Have a session take part in the group of a filter no longer."""

@@ -8,7 +8,8 @@ Rules:
   the session of a member ends, what it has not acknowledged goes to the others, but for messages of QoS 2
   that it was sent.
 - The members of a group are of one user, so that their grants are the same.
-- Each broker has its own members: a group with members at two brokers gets each message at both.
+- Each broker has its own members: a group with members at two brokers gets each message at both. Who joins
+  one at a broker that is linked with others is told so, by the answer's reason (`GROUPS_HERE`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from distributary.model import Delivery, DeliveryBatch, Event, Subscription
 
 GROUP = SHARE
 """Names of the sessions of groups begin with this."""
+
+GROUPS_HERE = "this broker has others beside it: members of the group that are there get each message too"
 
 
 class GroupMember(NamedTuple):

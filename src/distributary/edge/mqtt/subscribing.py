@@ -119,7 +119,7 @@ class Subscribing:
 
         def done(reason: str | None) -> None:
             if reason is None:
-                answers.settle(place, options.qos)
+                answers.settle(place, options.qos, self._room.limit_of_groups if said.group else None)
                 wanted = request.retain_handling == 0 or (request.retain_handling == 1 and before is None)
                 if wanted and said.group is None:
                     give_latest(self._room, self._session, asked)
