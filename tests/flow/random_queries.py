@@ -9,6 +9,7 @@ takes a `random.Random`: seeded for a loop, or drawn by Hypothesis from `RANDOMS
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -354,13 +355,16 @@ QUERIES = "pqrstuvwxyz"
 def random_catalogue(
     rng: Random, kinds: Sequence[str] = KINDS, max_operators: int = 5, queries: int = 2
 ) -> Catalogue:
-    """Queries of these kinds of operators; a later one may read the streams of those before it."""
+    """Queries of these kinds of operators; a later one may read the streams of those before it.
+
+    Every other one asks for its answer in stream order.
+    """
     there: list[Stream] = [(source.name, source.schema) for source in SOURCES]
     made = []
     for number in range(queries):
         name = QUERIES[number] if number < len(QUERIES) else f"query{number}"
         query, inside = random_query(rng, name, there, kinds, max_operators)
-        made.append(query)
+        made.append(replace(query, ordered=number % 2 == 1))
         there += inside
     catalogue = Catalogue(SOURCES, made)
     catalogue.check()

@@ -310,7 +310,7 @@ def test_whatever_stands_for_a_table_is_told_of(odd: object) -> None:
     for key in ("topic", "where", "time", "lateness", "schema", "extra"):
         table = {"topic": "t", "time": "at", "schema": {"at": "integer"}, key: odd}
         read_catalogue({"sources": {"s": table, "": odd, "t": odd}})
-    for key in ("operators", "outputs", "super"):
+    for key in ("operators", "outputs", "super", "ordered"):
         rows = [{"name": "a", "filter": GOOD["filter"]}]
         read_catalogue({**tomllib.loads(FILE), "queries": {"q": {"operators": rows, key: odd}, "r": odd}})
     read_catalogue({"sources": odd, "queries": odd})

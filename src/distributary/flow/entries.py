@@ -132,7 +132,7 @@ def _entered(query: Query, entering: Mapping[str, list[SourceEntry]]) -> Query:
         replace(each, inputs=tuple(called.get(read, read) for read in each.inputs))
         for each in query.operators
     ]
-    return Query(query.name, [*inner, *own], query.outputs, query.units)
+    return Query(query.name, [*inner, *own], query.outputs, query.units, query.ordered)
 
 
 def told_in_loop(operator: Operator, name: str) -> str:

@@ -8,13 +8,19 @@ from dataclasses import replace
 import pytest
 
 from distributary.flow import Item
+from distributary.flow.incremental.running import RunningOperator
+from distributary.overlay.courier import Ack, Packet
+from distributary.overlay.node import Address
 from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 from distributary.systems.queries import FlowBroker
+from distributary.systems.queries.connections import Connections
 from distributary.systems.queries.engine import Engine
 from distributary.systems.queries.messages import OperatorHandover, WithdrawalNotice
+from distributary.systems.queries.stream_order import StreamOrder
 from replay import replayed_by
 
 SMALL = QueryTrial(nodes=6, queries=6, feeds=4, events=80, seconds=60, changes=15, withdrawals=2)
+LARGER = replace(SMALL, nodes=8, queries=20, feeds=12, events=600, changes=25)
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -31,6 +37,29 @@ def out_of_order(patch: pytest.MonkeyPatch) -> None:
             whole(self, query, stream, output, number, first.pop())
 
     patch.setattr(FlowBroker, "_deliver", deliver)
+
+
+def not_held(patch: pytest.MonkeyPatch) -> None:
+    """Who asked for the order of a stream is given its items as they come."""
+    patch.setattr(StreamOrder, "take", lambda self, element: [element])
+
+
+def certain_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Of two inputs, the one that is further says what is certain."""
+    patch.setattr(RunningOperator, "watermark", property(lambda self: max(self.watermarks)))
+
+
+def overtaken_on_a_connection(patch: pytest.MonkeyPatch) -> None:
+    """Packets are handled as they come, whichever was sent first."""
+
+    def packet(self: Connections, packet: Packet, sender: Address) -> None:
+        self.node.send(sender, Ack(packet.incarnation, packet.number, packet.tried))
+        handled = self._early.setdefault(sender, {})
+        if packet.number not in handled:
+            handled[packet.number] = packet.message
+            self.node.dispatch(packet.message, sender)
+
+    patch.setattr(Connections, "_packet", packet)
 
 
 def doubled(patch: pytest.MonkeyPatch) -> None:
@@ -71,10 +100,12 @@ def withdrawal_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FlowBroker, "unregister_query", lambda self, name: None)
 
 
-def found(patch: pytest.MonkeyPatch, bug: Patch, seeds: int, scenario: str, told: str) -> None:
+def found(
+    patch: pytest.MonkeyPatch, bug: Patch, seeds: int, scenario: str, told: str, size: QueryTrial = SMALL
+) -> None:
     """Run the trial seed by seed until it tells that; without the bug nothing is wrong there."""
     for seed in range(1, seeds + 1):
-        trial = replace(SMALL, seed=seed, scenario=scenario)
+        trial = replace(size, seed=seed, scenario=scenario)
         with patch.context() as broken:
             bug(broken)
             problems = run_query_trial(trial).problems
@@ -90,10 +121,17 @@ def test_items_out_of_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.chaos
+def test_items_that_are_not_held_for_those_before_them_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    found(monkeypatch, not_held, 3, "messages", "out of order", LARGER)
+
+
+@pytest.mark.chaos
 @pytest.mark.parametrize(
     ("bug", "seeds", "scenario", "told"),
     [
         (out_of_order, 1, "messages", "out of order"),
+        (certain_too_early, 1, "calm", " lacks "),
+        (overtaken_on_a_connection, 1, "messages", " lacks "),
         (doubled, 1, "messages", "unasked or twice"),
         (lost_on_a_move, 2, "messages", " lacks "),
         (withdrawal_forgotten_at_the_nodes, 2, "messages", "after it was withdrawn"),

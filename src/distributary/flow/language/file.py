@@ -9,6 +9,7 @@
     [queries.busy]
     outputs = ["per_minute"]                 # default: the streams that no operator of the query reads
     super = { unit = ["large", "per_minute"] }
+    ordered = true                           # in a network: the answer in stream order (default: false)
 
     [[queries.busy.operators]]
     name = "large"
@@ -48,7 +49,7 @@ KINDS: dict[str, type[Operation]] = {
 }
 TABLES = ("sources", "queries")
 SOURCE_KEYS = ("topic", "where", "time", "lateness", "schema", "derived")
-QUERY_KEYS = ("operators", "outputs", "super")
+QUERY_KEYS = ("operators", "outputs", "super", "ordered")
 
 
 def read_query_file(path: str | Path) -> Catalogue:
@@ -110,7 +111,8 @@ def _query(name: str, table: Any) -> Query:
         with checks.at(operator=called if isinstance(called, str) else str(number)):
             operators.append(_operator(row))
     checks.finish()
-    return Query(name, operators, table.get("outputs"), _units(table.get("super", {})))
+    units, ordered = _units(table.get("super", {})), table.get("ordered", False)
+    return Query(name, operators, table.get("outputs"), units, ordered)
 
 
 def _units(given: Any) -> Mapping[str, list[str]]:

@@ -90,6 +90,8 @@ class Query:
     """The streams that are the query's answer."""
     units: Mapping[str, tuple[str, ...]]
     """Super-operators: each a name and the connected operators that are placed and published as one."""
+    ordered: bool = False
+    """Whether a network gives the answer in stream order, once that is certain, and not as items come."""
 
     def __init__(
         self,
@@ -97,6 +99,7 @@ class Query:
         operators: Sequence[Operator],
         outputs: Sequence[str] | None = None,
         units: Mapping[str, Sequence[str]] | None = None,
+        ordered: bool = False,
     ) -> None:
         checks = Checks()
         checks.attempt(require_name, name, "a query")
@@ -108,9 +111,12 @@ class Query:
         listed = isinstance(outputs, list | tuple) and all(isinstance(each, str) for each in outputs)
         if outputs is not None and not (listed and outputs):
             checks.fault('must be a list of streams such as ["large"]', field="outputs")
+        if not isinstance(ordered, bool):
+            checks.fault(f"must be true or false, not {ordered!r}", field="ordered")
         checks.finish(query=str(name))
         set_fields(self, name=name, operators=tuple(operators), outputs=tuple(outputs or _unread(operators)))
-        set_fields(self, units=FrozenMapping({k: tuple(v) for k, v in (units or {}).items()}))
+        members = FrozenMapping({k: tuple(v) for k, v in (units or {}).items()})
+        set_fields(self, units=members, ordered=ordered)
 
 
 def _unread(operators: Sequence[Operator]) -> list[str]:
@@ -211,6 +217,6 @@ class QueryBuilder:
         """Make operators one unit: of its streams, only the last one is published."""
         self._units[name] = members
 
-    def query(self, outputs: Sequence[str] | None = None) -> Query:
+    def query(self, outputs: Sequence[str] | None = None, *, ordered: bool = False) -> Query:
         """The query as it stands; its outputs are the streams nobody in it reads, unless they are named."""
-        return Query(self.name, self._operators, outputs, self._units)
+        return Query(self.name, self._operators, outputs, self._units, ordered)

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
 
-from distributary.flow import Catalogue, Item, interpret
+from distributary.flow import (
+    Aggregate,
+    Catalogue,
+    Copy,
+    FilterOperation,
+    Item,
+    Map,
+    Rename,
+    Split,
+    interpret,
+)
+from distributary.flow.catalogue import Sharing
+from distributary.flow.language.window import TimeWindow
+from distributary.flow.language.windowed import Arrangement
 from distributary.flow.thinning import ShareSchedule, survives, thinning_unit
 from distributary.systems.queries import QueryShare
 
@@ -50,40 +65,92 @@ def differences(due: Items, found: Items) -> list[str]:
     return problems
 
 
-def out_of_order(due: Items, found: Items) -> list[str]:
-    """Where clients that got all that was due got it in another order, a line for each output.
+Place = Callable[[Item], Any]
+"""What items are ordered by."""
+Places = Mapping[str, Place | None]
+"""The order that is promised for each output; None where any is right."""
 
-    Items of one time come in any order, because an operator that is divided gives them out in several places.
 
-    >>> first, second = Item("e1", 1, {}), Item("e2", 2, {})
-    >>> out_of_order({"busy.large": [first, second]}, {"busy.large": [second, first]})
-    ['busy.large gave e2 at 2 where an item at 1 was due: out of order']
+def promised_order(
+    catalogue: Catalogue, items: Items, divided: Collection[str] = (), *, kept: bool = True
+) -> Places:
+    """In which order clients are given each output.
+
+    Those who asked for the order of the stream get that; others, if so much is promised (`kept`), what their
+    operators keep. `items` are those of the sources, in the order in which they were published, and `divided`
+    the operators that have replicas.
+    """
+    sharing = catalogue.shared()
+    places: dict[str, Place | None] = {}
+    for query in catalogue.queries.values():
+        for output in catalogue.outputs(query.name):
+            order = kept_order(sharing, sharing.streams[output], items, divided) if kept else None
+            places[output] = _stream_order if query.ordered else order
+    return places
+
+
+def kept_order(sharing: Sharing, stream: str, items: Items, divided: Collection[str]) -> Place | None:
+    """The order in which an operator gives out a stream, whatever comes when; None where that is left open.
+
+    Operators of one item keep the order of their input, and windows by time end in the order of time. A
+    union, a join and replicas give out what has come.
+    """
+    if stream in items:
+        numbers = {item.id: number for number, item in enumerate(items[stream])}
+        return lambda item: numbers[item.id]
+    maker = next(one for one in sharing.operators if stream in one.streams)
+    operation = maker.operation
+    if isinstance(operation, Arrangement):
+        return _stream_order
+    if isinstance(operation, Aggregate) and isinstance(operation.span, TimeWindow):
+        return _stream_order
+    of_one_item = isinstance(operation, FilterOperation | Map | Rename | Copy | Split)
+    if not of_one_item or any(name in divided for name in maker.stands_for):
+        return None
+    return kept_order(sharing, maker.inputs[0], items, divided)
+
+
+def _stream_order(item: Item) -> tuple[int, int, str]:
+    return item.order
+
+
+def out_of_order(places: Places, found: Items) -> list[str]:
+    """Where clients were given items in another order than was promised, a line for each output.
+
+    >>> one, two = Item("e1", 1, {}), Item("e2", 2, {})
+    >>> out_of_order({"busy.large": lambda item: item.time}, {"busy.large": [two, one]})
+    ['busy.large gave e1 at 1 after e2 at 2: out of order']
     """
     problems = []
-    for output, items in due.items():
-        pairs = zip(items, found.get(output, ()), strict=False)
-        wrong = next((pair for pair in pairs if pair[0].time != pair[1].time), None)
-        if wrong is not None and not differences({output: items}, found):
-            told = f"{wrong[1].id} at {wrong[1].time} where an item at {wrong[0].time} was due"
-            problems.append(f"{output} gave {told}: out of order")
+    for output, place in places.items():
+        pairs = () if place is None else pairwise(found.get(output, ()))
+        wrong = next((pair for pair in pairs if place is not None and place(pair[1]) < place(pair[0])), None)
+        if wrong is not None:
+            before, after = (f"{item.id} at {item.time}" for item in wrong)
+            problems.append(f"{output} gave {after} after {before}: out of order")
     return problems
 
 
-def until_withdrawn(due: Items, found: Items, withdrawn: Iterable[str]) -> Items:
-    """What was due of outputs that were withdrawn: as much of their beginnings as clients got; else all.
+def until_withdrawn(due: Items, found: Items, places: Places, withdrawn: Iterable[str]) -> Items:
+    """What was due of outputs that were withdrawn: their beginnings, as far as clients were given them.
+
+    Where items may come in any order, any of them may have been under way: those count that came.
 
     >>> first, second = Item("e1", 1, {}), Item("e2", 2, {})
-    >>> until_withdrawn({"busy.large": [first, second]}, {"busy.large": [first]}, ["busy.large"])
+    >>> streams = {"busy.large": [first, second]}, {"busy.large": [first]}
+    >>> until_withdrawn(*streams, {"busy.large": lambda item: item.time}, ["busy.large"])
     {'busy.large': [Item(id='e1', time=1, attributes={}, rank=0)]}
     """
-    return {**due, **{output: _beginning(due[output], found.get(output, ())) for output in withdrawn}}
+    return {**due, **{name: _beginning(due[name], found.get(name, ()), places[name]) for name in withdrawn}}
 
 
-def _beginning(due: Sequence[Item], found: Sequence[Item]) -> list[Item]:
-    """What was due before the last item that was found, and of its time what was found."""
-    last = max((item.time for item in found), default=None)
+def _beginning(due: Sequence[Item], found: Sequence[Item], place: Place | None) -> list[Item]:
+    """What was due up to the last item that was found, or of what was due what was found."""
     got = {_shown(item) for item in found}
-    return [item for item in due if last is not None and (item.time < last or _shown(item) in got)]
+    last = None if place is None else max(map(place, found), default=None)
+    if place is None or last is None:
+        return [item for item in due if _shown(item) in got]
+    return [item for item in due if place(item) <= last]
 
 
 def _shown(item: Item) -> str:

@@ -6,9 +6,10 @@ Rules:
 - Sources and queries are registered first. Then all events are published over `seconds` of virtual time,
   while faults come and go and operators are moved and divided at random, or the network pursues a goal.
 - In the end every client's items are compared with the interpreter's. A trial fails when one is missing, is
-  not wanted, came twice or out of order (in any order where nodes are gone, as nothing else is promised
-  there), and when a fault that the scenario promised never fired. Where load is shed, those count that are
-  due by the shares that the client was told.
+  not wanted, or came twice, and when a fault that the scenario promised never fired. Where load is shed,
+  those count that are due by the shares that the client was told.
+- Every other generated query asks for the order of its stream, and gets exactly that. The others get items in
+  the order that their operators keep (`query_answers.kept_order`; not where nodes are gone).
 - Some queries may be withdrawn amid all this. What their clients got is the beginning of the answer, and
   nothing comes after they were told that the query has ended; all are told before the trial ends.
 - Faults are those of messages, and of nodes that keep their state. Nodes that stop for good (`gone`) have
@@ -46,6 +47,7 @@ from distributary.sim.trials.query_answers import (
     differences,
     nothing_due,
     out_of_order,
+    promised_order,
     until_withdrawn,
 )
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events, rush_time
@@ -150,7 +152,7 @@ class QueryTrial:
     def catalogue(self) -> Catalogue:
         """The sources and queries of the file, or generated ones over feeds; checked."""
         if not self.file:
-            return feed_catalogue(self.queries, self.feeds, self.seed)
+            return feed_catalogue(self.queries, self.feeds, self.seed, ordered=0.5)
         catalogue = read_query_file(self.file)
         catalogue.check()
         return catalogue
@@ -260,6 +262,8 @@ class _Run(TrialRun):
         self.items: dict[str, list[Item]] = {name: [] for name in self.catalogue.sources}
         self.leaving = sorted(self.random.sample(sorted(self.clients), self._withdrawals()))
         """The queries that are withdrawn."""
+        self.divided: set[str] = set()
+        """The operators that the trial has divided or replicated."""
         self.changed: Counter[str] = Counter()
         self.data = [0]
         """Bytes of streams sent by the end of each tenth of the time."""
@@ -404,6 +408,8 @@ class _Run(TrialRun):
         else:
             what = "moved"
             action = partial(broker.move, name, self.random.choice(self.nodes))
+        if what != "moved":
+            self.divided.add(name)
         self.changed[what] += 1
         self.world.call(at, action, (what, name))
 
@@ -442,9 +448,20 @@ class _Run(TrialRun):
         withdrawn = [query for query in self.leaving if query not in refused]
         problems += [f"{query} was withdrawn, and did not end" for query in withdrawn if query not in ended]
         outputs = [output for query in withdrawn for output in self.catalogue.outputs(query)]
-        due = until_withdrawn(due, found, outputs)
-        problems += differences(due, found)
-        return problems if self.trial.gone else problems + out_of_order(due, found)
+        kept = not self.trial.gone  # who read from a node that is gone reads again what it had given out
+        places = promised_order(self.catalogue, self.items, self._divided(), kept=kept)
+        problems += differences(until_withdrawn(due, found, places, outputs), found)
+        return problems + out_of_order(places, found)
+
+    def _divided(self) -> set[str]:
+        """The operators that have replicas, or had, or may have had."""
+        links = [broker.registry_link for broker in self.population.members.values()]
+        registries = [link.local_registry for link in links if link.local_registry is not None]
+        divisions = {one.operator for registry in registries for one in registry.divisions}
+        # What the network has divided for its goal is forgotten with a query that is withdrawn.
+        leaving = self.leaving if self.trial.goal else ()
+        forgotten = {one.name for one in self.catalogue.operators if one.query in leaving}
+        return divisions | forgotten | self.divided
 
     def _results(self) -> dict[str, list[Item]]:
         found: dict[str, list[Item]] = defaultdict(list)

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from heapq import merge
 from random import Random
 from typing import Any
@@ -34,8 +35,12 @@ WORDS = ("bridge", "harvest", "lantern", "market", "orchard", "river", "signal",
 SCHEMA = {"title": "text", "section": "text", "comments": "integer", "at": "integer"}
 
 
-def feed_catalogue(queries: int, feeds: int, seed: int, operators: int = OPERATORS) -> Catalogue:
+def feed_catalogue(
+    queries: int, feeds: int, seed: int, operators: int = OPERATORS, ordered: float = 0.0
+) -> Catalogue:
     """A catalogue of feeds, and of queries with `operators` operators each over them.
+
+    A query asks for its answer in stream order with a probability of `ordered`.
 
     >>> catalogue = feed_catalogue(queries=3, feeds=5, seed=1)
     >>> [len(query.operators) for query in catalogue.queries.values()], len(catalogue.sources)
@@ -47,7 +52,8 @@ def feed_catalogue(queries: int, feeds: int, seed: int, operators: int = OPERATO
         for number in range(feeds)
     ]
     made = [_query(f"q{number}", sources, operators, random) for number in range(queries)]
-    return Catalogue(sources, made)
+    wishes = Random(f"{seed}/ordered queries")
+    return Catalogue(sources, [replace(query, ordered=wishes.random() < ordered) for query in made])
 
 
 def _query(name: str, sources: list[Source], operators: int, random: Random) -> Query:

@@ -293,7 +293,7 @@ class FlowBroker:
         self.reconfiguration.settled(reader)
 
     def _deployment(self, message: messages.QueryDeployment, sender: Address) -> None:
-        query, specs, outputs, locations, generation = message
+        query, specs, outputs, locations, generation, ordered = message
         self.refused.pop(query, None)
         self.router.learn(locations)
         for spec in specs:
@@ -306,7 +306,7 @@ class FlowBroker:
         for output, stream in outputs:
             cursor = InputCursor(stream, Selection())
             sink = partial(self._deliver, query, stream, output)
-            self.engine.serve(client_name(output, generation), cursor, sink)
+            self.engine.serve(client_name(output, generation), cursor, sink, ordered)
         for spec in reversed(specs):
             self.engine.begin(spec.name)
 

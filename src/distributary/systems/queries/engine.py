@@ -33,6 +33,7 @@ from distributary.systems.queries.publications import EVERYTHING, StreamPublicat
 from distributary.systems.queries.registry_failover import RegistryLink
 from distributary.systems.queries.retention import discard
 from distributary.systems.queries.router import Router
+from distributary.systems.queries.stream_order import StreamOrder
 from distributary.systems.queries.stream_trees import StreamTreeSettings
 from distributary.systems.queries.thinning import NodeThinning
 from distributary.systems.queries.traffic import OperatorDemand, TrafficCounter
@@ -148,10 +149,19 @@ class HostedReader:
 class HostedClient(HostedReader):
     """A client or subscription whose items are delivered at this node."""
 
-    def __init__(self, name: str, cursors: Iterable[InputCursor], sink: Sink) -> None:
+    def __init__(self, name: str, cursors: Iterable[InputCursor], sink: Sink, ordered: bool = False) -> None:
         super().__init__(name, cursors)
-        self.sink = sink
         self.watermark = BEGINNING
+        self._sink = sink
+        self._order = StreamOrder() if ordered else None
+
+    def take(self, element: Element) -> None:
+        """Give the client an item, or what it has waited for, if its items come in stream order."""
+        if element.watermark is not None:
+            self.watermark = max(self.watermark, element.watermark)
+        for each in (element,) if self._order is None else self._order.take(element):
+            if each.item is not None:
+                self._sink(each.number, each.item)
 
 
 class HostedOperator(HostedReader):
@@ -260,9 +270,9 @@ class Engine:
         hosted = self.hosted[spec.name] = HostedOperator(spec, cursors, self._node.now)
         return hosted
 
-    def serve(self, name: str, cursor: InputCursor, sink: Sink) -> None:
-        """Serve a client that reads a stream."""
-        self.hosted[name] = HostedClient(name, [cursor], sink)
+    def serve(self, name: str, cursor: InputCursor, sink: Sink, ordered: bool = False) -> None:
+        """Serve a client that reads a stream, as items come or in stream order."""
+        self.hosted[name] = HostedClient(name, [cursor], sink, ordered)
         self.begin(name)
 
     def begin(self, name: str) -> None:
@@ -446,10 +456,7 @@ class Engine:
             elements = hosted.duplicates[number].fresh(elements)
         if isinstance(hosted, HostedClient):
             for element in elements:
-                if element.item is not None:
-                    hosted.sink(element.number, element.item)
-                elif element.watermark is not None:
-                    hosted.watermark = max(hosted.watermark, element.watermark)
+                hosted.take(element)
         elif isinstance(hosted, HostedOperator):
             elements = self.thinning.leave_out(hosted.name, stream, elements)
             results = hosted.process(number, elements, self.queue.processor, counted=counted)

@@ -226,6 +226,8 @@ class QueryDeployment(NamedTuple):
     locations: Locations
     generation: int = 1
     """How often a query of this name has been registered."""
+    ordered: bool = False
+    """Whether the client is given its answer in stream order."""
 
 
 class RegistrationRefusal(NamedTuple):

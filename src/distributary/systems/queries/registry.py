@@ -222,7 +222,8 @@ class QueryRegistry(SourceRegistry):
         outputs = tuple((name, makers[sharing.streams[name]]) for name in catalogue.outputs(query.name))
         read = [*(stream for spec in specs for stream in spec.inputs), *(stream for _, stream in outputs)]
         locations = self._locations_of(read)
-        deployment = messages.QueryDeployment(query.name, specs, outputs, locations, generation)
+        deployed = query.name, specs, outputs, locations, generation, query.ordered
+        deployment = messages.QueryDeployment(*deployed)
         self._send(sender, deployment)
         for subscription, at in self._subscriptions.values():
             self._send(at, self._streams_for(subscription, catalogue, only=query.name))
