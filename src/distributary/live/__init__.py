@@ -10,6 +10,7 @@ Modules, in reading order:
 - `client_messages`, `requests`, `client_line`, `clients`: what clients say and wait for, and how a broker
   serves them.
 - `deliveries`: deliveries in frames, of which what many clients are given alike is written once.
+- `direct_events`: events that come one at a time, given at once and published with others.
 - `lines`, `link_faults`: links that are slow, or disturbed, on purpose.
 - `connection`: one connection, from its greeting to its end.
 - `peers`: what brokers ask each other beside what their nodes say.

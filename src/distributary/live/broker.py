@@ -46,7 +46,15 @@ from distributary.live.links import Links
 from distributary.live.neighbours import KnownNeighbours
 from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
-from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
+from distributary.model import (
+    Delivery,
+    DeliveryBatch,
+    Event,
+    EventIdentity,
+    Offset,
+    Subscription,
+    SubscriptionKey,
+)
 from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState
 from distributary.overlay.node import Address, Message
 from distributary.overlay.recording import RecordedBroker, WriteLine
@@ -134,7 +142,7 @@ class LiveBroker:
         self.failure = asyncio.Event()
         """Set when the broker has stopped by itself: its disk failed, or the others have removed it."""
         self._needs_kernels = False
-        self.before_entry: list[Callable[[], None]] = []
+        self.before_entry: list[Callable[[], None]] = [self.clients.direct.settle]
         """Called before the node is asked or told anything."""
         self.published = self.delivered = 0
         self.broker: Broker | None = None
@@ -275,7 +283,9 @@ class LiveBroker:
 
     def reached(self, subscriber: str) -> Offset | None:
         """Up to where a client has been given everything that its subscriptions want; None without a log."""
-        return self._running()[0].reached(subscriber)
+        broker, runner = self._running()
+        runner.prepare()
+        return broker.reached(subscriber)
 
     def in_turn(self, action: Callable[[], None]) -> None:
         """Do something after all that the node has wanted to be delivered so far."""
@@ -313,6 +323,26 @@ class LiveBroker:
                 self.published += 1
         return last
 
+    def publish_given(self, events: Sequence[Event]) -> None:
+        """As `publish_all`, of events that everybody has been given who wants them.
+
+        Nothing is called before, as this itself is what is done before the node is asked anything.
+        """
+        broker, runner = self._running()
+        mark, deliver = self.clients.mark_given, broker.node.deliver
+        runner.call_unprepared(lambda: deliver(_InTurn(partial(mark, True))))
+        runner.call_unprepared(lambda: broker.publish_at_once(events) or broker.publish_all(events))
+        runner.call_unprepared(lambda: deliver(_InTurn(partial(mark, False))))
+        self.published += len(events)
+
+    def last_place(self) -> Offset | None:
+        """The place in the log of what was published last, where this node alone decides; see `Broker`."""
+        return None if self.broker is None else self.broker.last_place()
+
+    def remembers(self, identity: EventIdentity) -> bool:
+        """Whether an event was published before, as far as the node remembers; see `Broker`."""
+        return self.broker is not None and self.broker.remembers(identity)
+
     def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
         """Who would be given an event, where this node alone decides and nothing is kept; see `Broker`."""
         if self.broker is None or self.journal is not None or not self.runs or self.congested:
@@ -348,6 +378,7 @@ class LiveBroker:
         """Write down from now on what the node is given and wants, as a trace does; gives what ends that."""
         broker, runner = self._running()
         self._require_recordable()
+        runner.prepare()
         self._recorders.append(write)
         if not isinstance(broker, RecordedBroker):
             self.broker = recorded = RecordedBroker(broker, self._write_line)

@@ -17,7 +17,15 @@ from distributary.live import client_messages as messages
 from distributary.live.codec import CodecError, encode
 from distributary.live.frames import frame
 from distributary.live.requests import Request
-from distributary.model import Delivery, DeliveryBatch, Event, Offset, Subscription, SubscriptionKey
+from distributary.model import (
+    Delivery,
+    DeliveryBatch,
+    Event,
+    EventIdentity,
+    Offset,
+    Subscription,
+    SubscriptionKey,
+)
 from distributary.overlay.broker import LogGap, SessionState
 from distributary.overlay.node import Message, RegistrationKey, RequestKey
 from distributary.overlay.packed_events import joined
@@ -80,6 +88,18 @@ class Served(Protocol):
     def withdraw_query(self, name: str) -> None:
         """Run it no longer."""
 
+    def publish_given(self, events: Sequence[Event]) -> None:
+        """As `publish_all`, of events that everybody has been given who wants them."""
+
+    def audience(self, topic: str, lacking: str) -> tuple[tuple[str, tuple[str, ...]], ...] | None:
+        """Who would be given an event, where this node alone decides and nothing is kept; see `Broker`."""
+
+    def last_place(self) -> Offset | None:
+        """The place in the log of what was published last, where this node alone decides; see `Broker`."""
+
+    def remembers(self, identity: EventIdentity) -> bool:
+        """Whether an event was published before; see `Broker`."""
+
     @property
     def congested(self) -> bool:
         """Whether publishers should wait."""
@@ -91,6 +111,9 @@ class ClientConnection(Protocol):
     @property
     def unwritten(self) -> int:
         """Bytes that the client has not taken yet."""
+
+    def write(self, data: bytes) -> None:
+        """Have bytes sent."""
 
     def write_pieces(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
         """Have pieces of so many bytes in all sent, one after the other."""
@@ -136,6 +159,10 @@ class ClientLine:
             messages.ClientWithdrawal: self._withdraw_query,
         }
 
+    def receive_at_once(self, data: bytes) -> bool:
+        """Give the event that these bytes publish, if it can be given at once; whether it was."""
+        return self._room.direct.take(self, data)
+
     def receive(self, came: Sequence[Message]) -> None:
         """Do what the client asks, all that has come; CodecError for what no client says."""
         if len(came) == 1 and type(came[0]) is messages.ClientEvents:
@@ -167,6 +194,21 @@ class ClientLine:
         else:
             event, _, names, self._told = delivery
             self.offer(messages.ClientDelivery(event, names, self._told))
+
+    @property
+    def takes_at_once(self) -> bool:
+        """Whether nothing waits that the client is to be given before."""
+        return self._open and not self._gone and not self._unsent and self._line.unwritten <= MOST_QUEUED
+
+    def give_at_once(self, delivery: bytes, offset: Offset) -> None:
+        """Send a delivery that is written, of an event at this place in the log."""
+        self._told = offset
+        self._line.write(delivery)
+
+    def write_at_once(self, data: bytes) -> None:
+        """Send bytes, after what waits."""
+        self.flush()
+        self._line.write(data)
 
     def offer(self, message: Message) -> None:
         """Send something that the client asked for, or let the client go if it is too slow."""

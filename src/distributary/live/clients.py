@@ -29,6 +29,7 @@ from distributary.live import client_messages as messages
 from distributary.live.client_line import ClientConnection, ClientLine, Served
 from distributary.live.codec import OLDEST, VERSION
 from distributary.live.deliveries import DeliveryFrames
+from distributary.live.direct_events import DirectEvents
 from distributary.live.greeting import GreetingRefusal
 from distributary.live.requests import Publications, Requests
 from distributary.model import Delivery, DeliveryBatch
@@ -69,11 +70,15 @@ class ClientRoom:
         self.publications = Publications()
         """The events that they wait for."""
         self.frames = DeliveryFrames()
+        self.direct = DirectEvents(broker, lambda name: self._clients.get(name))
+        """Gives events that come by themselves."""
         self.slow = 0
         """Clients let go because they were too slow."""
         self._closed: str | None = None
         """Why nobody is let in any more."""
         self._clients: dict[str, RoomClient] = {}
+        self._given = False
+        """Whether what is delivered now has been given."""
         self._queries: dict[str, ClientLine] = {}
         """Whose each stream query is."""
         self._unwritten: list[ClientLine] = []
@@ -150,13 +155,20 @@ class ClientRoom:
         if before is not None:
             before.let_go(f"another client connected as {name!r}", final=True)
         self._clients[name] = client
+        self.direct.forget()
 
     def deliver(self, delivery: Delivery | DeliveryBatch) -> bool:
         """Give a delivery, or several, to its client; whether that is connected."""
+        if self._given:
+            return True
         client = self._clients.get(delivery.subscriber)
         if client is not None:
             client.give(delivery)
         return client is not None
+
+    def mark_given(self, given: bool) -> None:
+        """Say whether what is delivered from now on has been given."""
+        self._given = given
 
     def deliver_result(self, stream: str, item: Item) -> None:
         """Give an item of a query's answer to its client, if that is connected."""
@@ -193,3 +205,4 @@ class ClientRoom:
         """A client is gone."""
         if self._clients.get(name) is client:
             del self._clients[name]
+            self.direct.forget()

@@ -392,6 +392,8 @@ def _unusual_event() -> tuple[Decoder[Any], Finish]:
 
 _PlainEvent = tuple[Literal[1], str, str | None, dict[str, str | int | float | bool | None], str | None]
 _usual_events: Decoder[Any] = Decoder(list[_PlainEvent])
+read_plain_event: Callable[[Buffer], tuple[Any, ...]] = Decoder(_PlainEvent).decode
+"""Reads an event that has the fields of this version, and plain values: its number, and its fields."""
 _raw_items: Decoder[Any] = Decoder(list[Raw])
 
 

@@ -124,8 +124,10 @@ class Connection(asyncio.Protocol):
         if heard:
             self._heard = self._loop.time()
         try:
-            if self._client is not None:
-                self._serve(self._client, data)
+            client = self._client
+            if client is not None:
+                if not (self._frames.empty and client.receive_at_once(data)):
+                    self._serve(client, data)
                 return
             for each in self._frames.read(data):
                 if self._transport.is_closing():

@@ -34,6 +34,11 @@ class FrameReader:
         self._have = 0
         self._wanted = HEADER
 
+    @property
+    def empty(self) -> bool:
+        """Whether no frame has begun."""
+        return not self._have
+
     def read(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete with these bytes."""
         place, end = 0, len(data)

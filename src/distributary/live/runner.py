@@ -149,13 +149,17 @@ class Runner:
     def receive(self, message: Message, sender: Address) -> None:
         """Give the node a message."""
         if self.runs:
-            self._enter()
+            self.prepare()
             what = f"{type(message).__name__} from node {sender}"
             self._bear(what, partial(self.node.receive, message, sender, self._clock.now()))
 
     def call(self, action: Callable[[], Any]) -> None:
         """Do what a client asks of the node; what that raises is raised here, after its effects so far."""
-        self._enter()
+        self.prepare()
+        self.call_unprepared(action)
+
+    def call_unprepared(self, action: Callable[[], Any]) -> None:
+        """As `call`, of what is itself called before the node is asked or told anything."""
         try:
             effects = self.node.call(action, self._clock.now())
         except Exception:
@@ -163,13 +167,14 @@ class Runner:
             raise
         self._carry_out(effects)
 
-    def _enter(self) -> None:
+    def prepare(self) -> None:
+        """Do what is done before the node is asked or told anything."""
         for prepare in self._before_entry:
             prepare()
 
     def _ring(self, token: Token, life: int) -> None:
         if self.runs and life == self._life:
-            self._enter()
+            self.prepare()
             self._bear(f"alarm {token.alarm!r}", partial(self.node.wake, token, self._clock.now()))
 
     def _bear(self, what: str, enter: Callable[[], list[Effect]]) -> None:

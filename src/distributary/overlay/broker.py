@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from distributary.model import Event, Offset, Subscription, SubscriptionKey
+from distributary.model import Event, EventIdentity, Offset, Subscription, SubscriptionKey
 from distributary.overlay.node import Address, Message, Node, RequestKey
 
 ValuesByTopic = Mapping[str | None, Mapping[str, float]]
@@ -141,6 +141,17 @@ class Broker(Protocol):
         than the clients here have a part in it. It holds until the node is next asked or told anything.
         """
         return None
+
+    def last_place(self) -> Offset | None:
+        """The place in the log of what was published last, where `audience` tells who is given what follows.
+
+        What is published next has the next number. None elsewhere.
+        """
+        return None
+
+    def remembers(self, identity: EventIdentity) -> bool:
+        """Whether an event was published before, as far as this node remembers."""
+        return False
 
     def suspect(self, address: Address) -> None:
         """Whoever runs this node has found that no process is where another node was.

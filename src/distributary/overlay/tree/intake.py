@@ -56,6 +56,10 @@ class Intake:
         """The events that are remembered, the latest last."""
         return tuple(map(key_of, tuple(self._numbers)[-self._remembered :]))
 
+    def has_numbered(self, identity: EventIdentity) -> bool:
+        """Whether an event has been numbered, as far as is remembered."""
+        return identity in self._numbers
+
     def begin_term(self, published: Iterable[EventKey], events: Iterable[NumberedEvent]) -> None:
         """Begin a term as the root with what is known to have been published; every entry is new."""
         self._numbers = RecentKeys(self._remembered)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from distributary.errors import DistributaryError
-from distributary.model import Event, Offset
+from distributary.model import Event, EventIdentity, Offset
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
 from distributary.overlay.tree import messages
@@ -195,6 +195,10 @@ class TreeNode:
     def publish_at_once(self, events: Sequence[Event]) -> bool:
         """Publish events at a root that is alone, and whose driver has no disk; whether that was done."""
         return self.is_alone and self._succession.intake.take_at_once(events)
+
+    def has_numbered(self, identity: EventIdentity) -> bool:
+        """Whether this node, as the root, has numbered an event, as far as it remembers."""
+        return self._succession.intake.has_numbered(identity)
 
     @property
     def is_alone(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from distributary.model import Event, Offset, Subscription, SubscriptionKey
+from distributary.model import Event, EventIdentity, Offset, Subscription, SubscriptionKey, key_of
 from distributary.overlay.broker import SessionState, ToleranceStart
 from distributary.overlay.courier import Courier
 from distributary.overlay.node import Address, Message, Node
@@ -126,6 +126,14 @@ class TreeBroker:
         if self._resuming or not self.tree.is_alone:
             return None
         return self.home.audience(topic, lacking)
+
+    def last_place(self) -> Offset | None:
+        """The place in the log of what was published last, where this node is alone; see `Broker`."""
+        return Offset(self.tree.log.epoch, self.tree.log.position) if self.tree.is_alone else None
+
+    def remembers(self, identity: EventIdentity) -> bool:
+        """Whether an event was published or came here before; see `Broker`."""
+        return self.tree.has_numbered(identity) or self.home.was_offered(key_of(identity))
 
     def restore(self, stored: Mapping[str, Message]) -> None:
         """Take up the log of a root or a standby; clients present their subscriptions again."""
