@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from random import Random
 from typing import Any
 
@@ -13,7 +12,6 @@ from distributary.client import connect
 from distributary.live import client_messages as messages
 from distributary.live.broker import LiveBroker
 from distributary.live.codec import VERSION, decode, encode
-from distributary.live.event_loop import run_node
 from distributary.live.frames import FrameReader, frame
 from distributary.model import Event
 from live.loops import alone
@@ -83,17 +81,3 @@ def test_requests_that_come_together_are_answered_each_by_itself(seed: int, syst
             await writer.wait_closed()
 
     run()
-
-
-def test_the_process_of_a_node_runs_its_coroutine_to_the_end() -> None:
-    async def main() -> str:
-        await asyncio.sleep(0)
-        return "done"
-
-    before = gc.get_threshold()
-    gc.set_threshold(700, 10, 10)
-    try:
-        assert run_node(main()) == "done"
-        assert gc.get_threshold() > (700, 10, 10)
-    finally:
-        gc.set_threshold(*before)
