@@ -99,6 +99,8 @@ class Plot:
     log_y: bool = False
     reference: Mapping[str, float] = field(default_factory=dict)
     """Values to compare with, such as the paper's: a horizontal line each, by what is written on it."""
+    paper: Mapping[Value, float] = field(default_factory=dict)
+    """The paper's values by x, where it gives more than one."""
     about: str = ""
     """A sentence below the plot: what to see in it."""
 

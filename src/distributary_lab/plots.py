@@ -73,6 +73,13 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
         _bars(lines, axes)
     else:
         _lines(plot, lines, axes)
+    if plot.paper:
+        bars = list(dict.fromkeys(x for line in lines.values() for x in line)) if plot.kind == "bars" else []
+        at: dict[Any, float] = {
+            bars.index(x) if bars else x: y for x, y in plot.paper.items() if not bars or x in bars
+        }
+        look: Any = {"color": INK, "linestyle": "", "marker": "x", "markersize": 7, "zorder": 3}
+        axes.plot(list(at), list(at.values()), label="the paper", **look)
     for name, height in plot.reference.items():
         axes.axhline(height, color=INK, linewidth=0.9, linestyle=(0, (1, 2)))
         place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
@@ -84,7 +91,7 @@ def draw(plot: Plot, rows: Rows, axes: Axes) -> None:
     axes.set_ylabel(plot.y_label or _words(_columns(plot.y)[0]))
     axes.grid(axis="y", alpha=0.2)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(lines) > 1:
+    if len(lines) > 1 or plot.paper:
         axes.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.01, 0.5))
 
 

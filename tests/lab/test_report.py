@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -144,3 +145,13 @@ def test_lines_are_named_after_series_and_column() -> None:
     assert list(series(several, rows)) == ["4 levels, y", "4 levels, z", "10 levels, y", "10 levels, z"]
     assert list(series(replace(several, series=()), rows)) == ["y", "z"]
     assert series(replace(several, where={"n": 2}), rows) == {}
+
+
+@pytest.mark.parametrize("kind", ["lines", "bars"])
+def test_the_paper_s_values_stand_where_theirs_were_measured(kind: Literal["lines", "bars"]) -> None:
+    rows = [{"nodes": nodes, "cost": float(nodes)} for nodes in (10, 20)]
+    plot = Plot("Costs", x="nodes", y="cost", kind=kind)
+    drawn = svg(replace(plot, paper={10: 12.0, 20: 25.0}), rows, "x")
+    assert "the paper" in drawn
+    assert "the paper" not in svg(plot, rows, "x")
+    ET.fromstring(drawn)

@@ -9,6 +9,7 @@ beside it stand one joined by OR, as the thesis writes it, which loses deliverie
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,7 @@ LONGEST = max(LENGTHS)
 LINKS = ("multicast", "multicast_or", "multicast_set")
 
 PAPER_NODES, PAPER_PEAK = 4096, 1024
+PAPER_IN, PAPER_OUT, PAPER_MOST_COVERAGE = 8_000.0, 10_000.0, 200.0
 """The largest setup, and the one after which requests and traffic no longer rise."""
 PAPER_SMALL = 256
 """The largest setup of those in which long filters are said to save most (Figure 5.2)."""
@@ -314,12 +316,16 @@ def check_or_loses(rows: Rows) -> Verdict:
     )
 
 
-def _plot(title: str, y: str | tuple[str, ...], label: str, log_y: bool = False) -> Plot:
-    return Plot(title, x="nodes", y=y, series="length", y_label=label, log_x=True, log_y=log_y)
+def _plot(title: str, y: str | tuple[str, ...], label: str, log_y: bool = False, **look: Any) -> Plot:
+    return Plot(title, "nodes", y, "length", y_label=label, log_x=True, log_y=log_y, **look)
+
+
+def _traffic(paper: float) -> Plot:
+    bytes_a_second = {"the paper's at l = 1024": paper}
+    return _plot("Application traffic of a node", "traffic", "bytes a second", reference=bytes_a_second)
 
 
 RECEIVED = _plot("Publications received in 7,200 s", "received", "publications", log_y=True)
-TRAFFIC = _plot("Application traffic of a node", "traffic", "bytes a second")
 EXPERIMENTS = (
     Experiment(
         name="hope-delivery",
@@ -334,21 +340,40 @@ EXPERIMENTS = (
             ),
             "001-fig4.15": answer(
                 check_most_coverage,
-                _plot("Most subscribers that receive a publication", "coverage_most", "nodes", True),
+                _plot(
+                    "Most subscribers that receive a publication",
+                    "coverage_most",
+                    "nodes",
+                    True,
+                    reference={"the paper's at 4,096 nodes, l = 0": PAPER_MOST_COVERAGE},
+                ),
             ),
             "001-fig4.17": answer(
                 check_publication_requests,
                 _plot("Publication requests a node and second", "publication_requests", "requests a second"),
             ),
-            "001-fig4.19": answer(partial(check_traffic, paper=8_000), TRAFFIC),
-            "001-fig4.20": answer(partial(check_traffic, paper=10_000), TRAFFIC),
+            "001-fig4.19": answer(partial(check_traffic, paper=PAPER_IN), _traffic(PAPER_IN)),
+            "001-fig4.20": answer(partial(check_traffic, paper=PAPER_OUT), _traffic(PAPER_OUT)),
             "001-fig4.23": answer(
-                check_multicast, _plot("Links of a publication's tree", "multicast", "links", log_y=True)
+                check_multicast,
+                _plot(
+                    "Links of a publication's tree",
+                    "multicast",
+                    "links",
+                    True,
+                    reference={"the paper's bound at l = 1024": PAPER_MULTICAST},
+                ),
             ),
             "001-fig4.24": answer(check_multicast_ratio, _plot("Links by aggregate", LINKS, "links", True)),
             "001-fig4.25": answer(
                 check_false_positives,
-                _plot("False positives", ("false_relative", "false_absolute"), "share", log_y=True),
+                _plot(
+                    "False positives",
+                    ("false_relative", "false_absolute"),
+                    "share",
+                    True,
+                    reference={"the paper's bound": PAPER_RELATIVE, "its least, l = 1024": PAPER_FALSE},
+                ),
             ),
             "001-fig5.2": answer(
                 check_link_traffic, _plot("Traffic of a used link", "link_traffic", "bytes a second", True)

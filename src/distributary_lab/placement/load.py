@@ -206,7 +206,12 @@ BY_SIZE = setup.by_method(
     about="`client` is the climb with directed rules from CLIENT-TREE.",
 )
 BY_START = setup.by_method(
-    "Improvement by start", "nodes", "improvement", STARTS, y_label="below the start, %"
+    "Improvement by start",
+    "nodes",
+    "improvement",
+    STARTS,
+    y_label="below the start, %",
+    reference={"the paper's from greedy": PAPER_GAIN},
 )
 BY_STATISTICS = setup.by_period(
     "Maximum load by the number of statistics passed on over a link", y="load", series="told", y_label=CYCLES

@@ -37,6 +37,7 @@ from distributary_lab.experiment import (
     Point,
     Row,
     Rows,
+    Value,
     Verdict,
     answer,
     grid,
@@ -55,7 +56,7 @@ LATENCY, REDUNDANT = "total path latency", "redundant incoming data"
 GOALS = {LATENCY: climbs.TOTAL_LATENCY, REDUNDANT: climbs.REDUNDANT_DATA}
 NO_LIMIT = "none"
 FANOUTS: Mapping[str, int | None] = {"2": 2, "6": 6, "10": 10, NO_LIMIT: None}
-PAPER = {
+PAPER: dict[str, dict[Value, float]] = {
     LATENCY: {"2": 3229, "6": 3036, "10": 2670, NO_LIMIT: 1691},
     REDUNDANT: {"2": 1088, "6": 461, "10": 304, NO_LIMIT: 0},
 }
@@ -294,7 +295,7 @@ BY_FANOUT = [
         f"{metric.capitalize()} by the most children a site may have",
         where={"metric": metric},
         y_label=unit,
-        reference={"paper, fanout 2": PAPER[metric]["2"]},
+        paper=PAPER[metric],
     )
     for metric, unit in ((LATENCY, "ms"), (REDUNDANT, "KB"))
 ]

@@ -227,6 +227,7 @@ BY_DEPTH = _plot(
     "by_bits",
     "own_type",
     x="depth_mean",
+    reference={"the paper's most": PAPER_MOST},
     x_label="mean depth",
 )
 

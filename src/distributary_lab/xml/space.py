@@ -135,6 +135,7 @@ by_rate = partial(Plot, x="rate", series="counted", x_label="false-positive rate
 SPACE = by_rate(
     "Signatures of 3,680 documents",
     y="kilobytes",
+    reference={"the paper's at p = 0.25": PAPER_KILOBYTES},
     about="Sized for the items of the collection, or for those of a document.",
 )
 MEASURED = by_rate(
