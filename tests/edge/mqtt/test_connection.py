@@ -171,6 +171,33 @@ def test_the_keep_alive_ends_a_silent_connection_after_one_and_a_half(world: Wor
     assert ended(ann.take()) == ReasonCode.KEEP_ALIVE_TIMEOUT
 
 
+def test_a_connect_that_does_not_come_in_time_ends_the_connection_though_it_comes_in_drops(
+    world: World,
+) -> None:
+    whole = write_packet(ConnectPacket(VERSION_5, "ann", True, keep_alive=10), VERSION_5)
+    slow, quick = Wire(world), Wire(world)
+    for place in range(10):
+        slow.send_bytes(whole[place : place + 1])
+        assert not slow.closed
+        world.pass_time(1)
+    assert quick.send_bytes(whole)
+    world.pass_time(1)
+    assert slow.closed
+    assert not quick.closed
+    late = Wire(world)
+    world.pass_time(9)
+    assert late.send_bytes(whole)
+    world.pass_time(14)  # the time of a keep-alive begins when the client is let in
+    assert not late.closed
+
+
+def test_a_huge_connect_is_not_waited_for(world: World) -> None:
+    for said in (b"\x10\x81\x80\x10", b"\x10\xff\xff\xff\x7f"):  # 256 KB and a byte; 256 MB
+        huge = Wire(world)
+        huge.send_bytes(said)
+        assert huge.closed
+
+
 def test_a_keep_alive_above_the_longest_is_answered_by_the_server_s(world: World) -> None:
     assert Wire(world).connect(keep_alive=5).properties.get("server_keep_alive") is None
     assert Wire(world).connect(keep_alive=0).properties["server_keep_alive"] == 3600

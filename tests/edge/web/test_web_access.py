@@ -64,6 +64,68 @@ async def test_whoever_does_not_log_in_gets_nothing_but_the_way_to(tmp_path: Pat
         assert (await web.ask("GET", "/?ticket=abc", authorization=basic("ann"))).status == 401
 
 
+LENGTH, JSON = "content-length: 16", "content-type: application/json"
+AS_ANN = f"authorization: {basic('ann')}"
+HEADERS = {
+    "nothing more than the log-in": ((AS_ANN, JSON, LENGTH), 200),
+    "no log-in, and another's address": (("x-forwarded-for: 127.0.0.1", JSON, LENGTH), 401),
+    "no log-in, and an address as the standard has it": (("forwarded: for=127.0.0.1", JSON, LENGTH), 401),
+    "a proxy's user": (("remote-user: ann", "x-forwarded-user: ann", JSON, LENGTH), 401),
+    "a user in a cookie": (("cookie: user=ann", JSON, LENGTH), 401),
+    "another method in a header": (("x-http-method-override: GET", JSON, LENGTH), 401),
+    "a second log-in": ((AS_ANN, f"authorization: {basic('bob')}", JSON, LENGTH), 400),
+    "a log-in on a line that is folded": ((AS_ANN, " and more", JSON, LENGTH), 401),
+    "a blank behind the name of a header": ((AS_ANN.replace(":", " :", 1), JSON, LENGTH), 400),
+    "a zero byte": ((f"{AS_ANN}\0", JSON, LENGTH), 400),
+    "a second host": ((AS_ANN, "host: evil.example", JSON, LENGTH), 400),
+    "another length": ((AS_ANN, JSON, LENGTH, "content-length: 3"), 400),
+    "a length below zero": ((AS_ANN, JSON, "content-length: -1"), 400),
+    "a length, and parts": ((AS_ANN, JSON, LENGTH, "transfer-encoding: chunked"), 400),
+    "an unknown form of the body": ((AS_ANN, JSON, "transfer-encoding: x, chunked"), 400),
+}
+PLACES = {
+    "/sessions/../sessions/phone": 404,
+    "/sessions/%2e%2e/phone": 404,
+    "/sessions/..%2fbob%2fphone": 404,
+    "/console/../sessions": 404,
+    "//evil.example/sessions": 404,
+    "/sessions/a%00b": 422,
+    "/sessions/a\x01": 400,
+}
+
+
+@alone
+async def test_headers_prove_nothing_and_have_one_meaning(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        for attempt, (lines, status) in HEADERS.items():
+            async with web.line() as line:
+                head = "\r\n".join(["POST /events HTTP/1.1", f"host: {web.address}", *lines, "", ""])
+                line.writer.write(head.encode() + b'{"topic": "ann"}')
+                assert (await line.reader.readline()).split()[1] == b"%d" % status, attempt
+
+
+@alone
+async def test_what_comes_behind_a_body_of_two_lengths_is_not_done(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web, web.line() as line:
+        head = ["POST /events HTTP/1.1", f"host: {web.address}", AS_ANN, "content-length: 5"]
+        hidden = ["PUT /sessions/hidden HTTP/1.1", f"host: {web.address}", AS_ANN, "content-length: 0"]
+        lines = [*head, "transfer-encoding: chunked", "", "0", "", *hidden, "", ""]
+        line.writer.write("\r\n".join(lines).encode())
+        assert (await line.reader.read()).count(b"HTTP/1.1 ") == 1
+        assert list(web.service.sessions) == []
+
+
+@alone
+async def test_a_path_leads_nowhere_but_where_it_says(tmp_path: Path) -> None:
+    async with served_web(access_file(tmp_path)) as web:
+        await web.ask("PUT", "/sessions/phone", {}, authorization=basic("bob"))
+        for path, status in PLACES.items():
+            async with web.line() as line:
+                head = "\r\n".join([f"GET {path} HTTP/1.1", f"host: {web.address}", AS_ANN, "", ""])
+                line.writer.write(head.encode())
+                assert (await line.reader.readline()).split()[1] == b"%d" % status, path
+
+
 @alone
 async def test_nobody_sees_the_sessions_or_the_events_of_others(tmp_path: Path) -> None:
     async with served_web(access_file(tmp_path)) as web:

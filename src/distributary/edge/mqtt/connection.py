@@ -84,6 +84,7 @@ class MqttConnection:
         self._kept: list[bytes] = []
         """What came while the client was being admitted."""
         self._heard = room.now()
+        """When the connection was made, or bytes have come since it is open: CONNECT must not come in drops."""
         self._patience = room.settings.connect_patience
         """Seconds of silence after which the connection ends; 0 for none."""
         self._version = VERSION_5
@@ -100,8 +101,8 @@ class MqttConnection:
 
     def receive(self, data: bytes) -> None:
         """Bytes have come."""
-        self._heard = self._room.now()
         if self.state is ConnectionState.OPEN:
+            self._heard = self._room.now()
             if not self._pass_through(data):
                 self._read(data)
         elif self.state is ConnectionState.ADMITTING:
@@ -419,7 +420,7 @@ class MqttConnection:
             line=self._line,
         )
         self._subscribing = Subscribing(room, session, memory, identity, packet, self._say)
-        self._patience = 1.5 * self._keep_alive(packet)
+        self._patience, self._heard = 1.5 * self._keep_alive(packet), room.now()
 
     def _keep_alive(self, packet: ConnectPacket) -> int:
         longest = self._room.settings.longest_keep_alive

@@ -9,6 +9,7 @@ Rules:
   server with every request, and on loopback it reaches a server that asks nobody to log in.
 - A server that listens on loopback alone is only known by names of this machine: a page that has its own name
   lead to 127.0.0.1 is refused.
+- What a proxy before this server may read otherwise than it is refused: two log-ins, two lengths of a body.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from distributary.live.security import is_loopback
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 """Methods that change nothing."""
+CLOSE = {"Connection": "close"}
 LOG_IN = {"WWW-Authenticate": 'Bearer, Basic realm="distributary"'}
 
 
@@ -38,7 +40,10 @@ async def identity_of(service: WebService, request: HTTPConnection) -> Identity:
         if identity is None or not service.access.known(identity):
             raise WebError(401, "the ticket is not good: each is good once, for a short time")
         return identity
-    user, password, token = credentials(request.headers.get("authorization"))
+    given = request.headers.getlist("authorization")
+    if len(given) > 1:
+        raise WebError(400, "Authorization stands there more than once")
+    user, password, token = credentials(given[0] if given else None)
     loopback = request.client is not None and is_loopback(request.client.host)
     try:
         if password is None:
@@ -74,6 +79,12 @@ def credentials(header: str | None) -> tuple[str | None, bytes | None, str | Non
         except (binascii.Error, ValueError):
             pass
     raise WebError(401, "Authorization is `Bearer TOKEN`, or `Basic` with a user and a password")
+
+
+def require_one_length(request: HTTPConnection) -> None:
+    """WebError when it can be read in two ways where a request ends, and so where the next one begins."""
+    if "content-length" in request.headers and "transfer-encoding" in request.headers:
+        raise WebError(400, "a body has Content-Length or Transfer-Encoding, not both")
 
 
 def require_own_page(service: WebService, request: HTTPConnection) -> None:

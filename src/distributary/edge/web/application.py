@@ -27,7 +27,14 @@ from distributary.edge.mailbox import MailboxBounds
 from distributary.edge.mqtt.filters import read_change
 from distributary.edge.sessions import Session
 from distributary.edge.web import managing
-from distributary.edge.web.admission import LOG_IN, certificate_of, identity_of, require_own_page
+from distributary.edge.web.admission import (
+    CLOSE,
+    LOG_IN,
+    certificate_of,
+    identity_of,
+    require_one_length,
+    require_own_page,
+)
 from distributary.edge.web.bodies import read_events
 from distributary.edge.web.explaining import explain
 from distributary.edge.web.faults import WebError
@@ -264,12 +271,13 @@ def answer(record: Any, status: int = 200, headers: Mapping[str, str] | None = N
 def _route(service: WebService, path: str, methods: Mapping[str, Handler]) -> Route:
     async def handle(request: Request) -> Response:
         try:
+            require_one_length(request)
             require_own_page(service, request)
             identity = await identity_of(service, request)
             method = "GET" if request.method == "HEAD" else request.method
             return await methods[method](service, request, identity)
         except WebError as error:
-            return answer({"error": str(error)}, error.status, LOG_IN if error.status == 401 else None)
+            return answer({"error": str(error)}, error.status, {401: LOG_IN, 400: CLOSE}.get(error.status))
         except InputError as error:
             return answer({"error": str(error)}, 422)
         except DistributaryError as error:
