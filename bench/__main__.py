@@ -9,7 +9,8 @@ python -m bench network            live brokers beside mosquitto and nats-server
 python -m bench edge               MQTT clients at a broker, beside mosquitto where it is installed
 python -m bench kafka_source       Kafka's messages into Spark, by its JAR and by Python alone
 python -m bench live_nodes         200 live nodes at rest: memory, messages, processor time
-python -m bench peers --help       more about one of the last six
+python -m bench scale              100 to 10,000 nodes of each system in the simulator
+python -m bench peers --help       more about one of the last seven
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ MODULES = (
     "queries",
     "pipeline",
 )
-NAMED = ("peers", "sizes", "network", "edge", "live_nodes", "kafka_source")
+NAMED = ("peers", "sizes", "network", "edge", "live_nodes", "kafka_source", "scale")
 """Run only when they are named: they take long."""
 LIBRARIES = ("distributary", "numba", "numpy", "pyarrow", "pyspark", "lxml", "sqlglot")
 
