@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from distributary.client import Client, connect
+from distributary.live import client_line, direct_events
 from distributary.live import client_messages as messages
-from distributary.live import direct_events
 from distributary.live.broker import LiveBroker
 from distributary.live.codec import VERSION, decode, encode
 from distributary.live.frames import FrameReader, frame
-from distributary.model import Event, Subscription
+from distributary.model import Event, Offset, Subscription
 from live.loops import alone, until
 from properties.examples import examples
 
@@ -189,6 +189,44 @@ async def test_what_was_given_at_once_is_written_once_and_has_its_number_in_the_
         data = await reader.read(1 << 16)  # what was published just now would have been written first
         (batch,) = map(decode, frames.read(data))
         assert [*numbers, *batch.numbers] == list(range(numbers[0], numbers[0] + 5))
+        writer.close()
+
+
+@alone
+async def test_a_client_that_takes_nothing_is_let_go_whether_events_come_alone_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with hall() as broker, connect(broker.endpoint) as seller:
+        reader, writer, frames = await greeted(broker)
+        wish = Subscription("s1", "seller", topic="q")
+        writer.write(frame(encode(messages.ClientSubscribe(1, wish))))
+        await answer(reader, frames, messages.ClientAnswer)
+        monkeypatch.setattr(client_line, "MOST_QUEUED", -1)
+        await seller.publish(Event("e1", "q"))
+        assert "not taken" in (await answer(reader, frames, messages.ClientFarewell)).reason
+        assert broker.clients.slow == 1
+        writer.close()
+
+
+@alone
+async def test_what_waits_for_a_client_is_written_before_what_comes() -> None:
+    async with hall() as broker:
+        reader, writer, frames = await greeted(broker)
+        wish = Subscription("s1", "seller", topic="q")
+        writer.write(frame(encode(messages.ClientSubscribe(1, wish))))
+        await answer(reader, frames, messages.ClientAnswer)
+        line = broker.clients._clients["seller"]
+        assert isinstance(line, client_line.ClientLine)
+        line.say(messages.ClientGap(Offset(1.0, 1), Offset(1.0, 2)))
+        data = frame(encode(messages.ClientEvents(0, (Event("e1", "q"),))))
+        assert not line.receive_at_once(data)
+        broker.clients.flush()
+        assert line.receive_at_once(data)
+        data = await reader.read(1 << 16)
+        assert [type(each) for each in map(decode, frames.read(data))] == [
+            messages.ClientGap,
+            messages.ClientDelivery,
+        ]
         writer.close()
 
 

@@ -155,7 +155,6 @@ class ClientRoom:
         if before is not None:
             before.let_go(f"another client connected as {name!r}", final=True)
         self._clients[name] = client
-        self.direct.forget()
 
     def deliver(self, delivery: Delivery | DeliveryBatch) -> bool:
         """Give a delivery, or several, to its client; whether that is connected."""
@@ -205,4 +204,3 @@ class ClientRoom:
         """A client is gone."""
         if self._clients.get(name) is client:
             del self._clients[name]
-            self.direct.forget()
