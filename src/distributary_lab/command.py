@@ -51,7 +51,11 @@ def configure(command: argparse.ArgumentParser) -> None:
     listing = add_action(parts, "list", "every claim, and the experiment that answers it", _list)
     add_options(
         listing,
-        ("--results DIRECTORY", OUT, f"what lab run has written ({OUT})"),
+        (
+            "--results DIRECTORY",
+            Path,
+            f"what lab run has written ({OUT}, else {PAGES}/data)",
+        ),
         ("--json", False, "an array of objects, for programs"),
     )
     running = add_action(parts, "run", "run experiments", _run)
@@ -111,7 +115,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _list(parsed: argparse.Namespace) -> int:
     """Names each figure and table with results by its id, with the experiment that answers it: whether it ran
     nodes or a model of them, what the document leaves open and when it was chosen, and the outcome by the
-    full grid where that has been run.
+    full grid: as it was run here, or else as it is published in docs/results.
 
     examples:
       distributary lab list
@@ -122,9 +126,12 @@ def _list(parsed: argparse.Namespace) -> int:
     from rich.text import Text
 
     from distributary_lab.claims import DOCUMENTS
+    from distributary_lab.publishing import DATA
     from distributary_lab.verdicts import lines, results_in
 
-    results = {name: each for name, each in results_in(parsed.results).items() if not each.quick}
+    places = [parsed.results] if parsed.results else [PAGES / DATA, OUT]
+    found = (each for place in places for each in results_in(place).values())
+    results = {each.experiment: each for each in found if not each.quick}
     listed = [_described(line) for line in lines(results)]
     if parsed.json:
         print(json.dumps(listed, indent=2, ensure_ascii=False))
@@ -159,6 +166,7 @@ def _described(line: ClaimLine) -> dict[str, Any]:
         "open_parameters": [asdict(each) for each in experiment.open_parameters] if experiment else [],
         "outcome": line.state if experiment and line.state != NOT_RUN else None,
         "ours": line.ours or None,
+        "seed": line.seed,
     }
 
 

@@ -44,6 +44,24 @@ def test_list_names_every_claim_and_its_experiment(capsys: pytest.CaptureFixture
     assert not [id for id in listed if id not in shown]
 
 
+@pytest.mark.usefixtures("tiny_registry")
+def test_list_tells_outcomes_by_what_is_published_where_nothing_was_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny = ["lab", "run", "tiny", "--engine", "here"]
+    assert main([*tiny, "--quick", "--out", "docs/results/data"]) == WELL
+    outcomes = []
+    for run in ([], ["--out", "docs/results/data"], ["--seed", "2"]):
+        if run:
+            assert main([*tiny, *run]) == WELL
+        capsys.readouterr()
+        assert main(["lab", "list", "--json"]) == WELL
+        (told,) = (each for each in json.loads(capsys.readouterr().out) if each["experiment"])
+        outcomes.append((told["outcome"], told["seed"]))
+    assert outcomes == [(None, None), ("holds", 1), ("holds", 2)]
+
+
 @pytest.mark.usefixtures("small")
 def test_run_prints_verdicts_keeps_rows_and_tells_of_failures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
