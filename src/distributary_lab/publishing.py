@@ -20,15 +20,18 @@ from pathlib import Path
 
 from distributary.errors import DistributaryError
 from distributary_lab.claims import DOCUMENTS
-from distributary_lab.experiment import Experiment, OpenParameter, Outcome
-from distributary_lab.plots import svg_file
+from distributary_lab.experiment import Experiment, OpenParameter, Outcome, Plot, Rows
+from distributary_lab.plots import series, svg_file
 from distributary_lab.registry import experiment_of
 from distributary_lab.results import ABOUT, ROWS, Result
+from distributary_lab.rows import in_order, shown
 from distributary_lab.verdicts import NO_EXPERIMENT, NOT_RUN, ClaimLine, lines, results_in
 
 SUMMARY, PLOTS, DATA = "README.md", "plots", "data"
 SIGNS = {Outcome.HOLDS.value: "✓", Outcome.DOES_NOT_HOLD.value: "✗"}
 SMALL = "small grid"
+MOST_LINES = 16
+"""In a table below a plot."""
 
 
 def publish(out: Path, to: Path, again: Path | None = None) -> list[ClaimLine]:
@@ -87,7 +90,7 @@ def _summary(
 ) -> Iterator[str]:
     yield "# Results\n"
     yield (
-        "What the documents measured, measured again on full grids ([how](../lab.md)). Made by "
+        "What the documents measured, measured again ([how](../lab.md)). Made by "
         "`distributary lab publish`; do not edit.\n"
     )
     seconds = sum(result.seconds for result in results.values())
@@ -139,6 +142,7 @@ def _document(
             (plots / file).write_text(svg_file(plot, result.rows, file), encoding="utf-8")
             yield f"![{plot.title}]({PLOTS}/{file})\n"
             yield f"*{plot.title}.* {plot.about}".strip() + "\n"
+            yield from _numbers(plot, result.rows)
 
 
 def _answer(
@@ -160,6 +164,22 @@ def _answer(
         yield f"- Deviation: {experiment.deviation}"
     yield from (f"- Left open: {_left_open(each)}" for each in experiment.open_parameters)
     yield ""
+
+
+def _numbers(plot: Plot, rows: Rows) -> Iterator[str]:
+    """The means that a plot shows, as a table: a line for each x, of many x for some of them."""
+    drawn = series(plot, rows)
+    xs = [x for x, _ in in_order(dict.fromkeys(x for line in drawn.values() for x in line))]
+    if not xs:
+        return
+    step = -(-len(xs) // MOST_LINES)
+    yield _cells(plot.x_label or plot.x.replace("_", " "), *drawn, *(["the paper"] if plot.paper else []))
+    yield _rule(1 + len(drawn) + bool(plot.paper))
+    for x in xs[::step]:
+        means = (shown(line[x][1]) if x in line else "" for line in drawn.values())
+        theirs = [shown(plot.paper[x]) if x in plot.paper else ""] if plot.paper else []
+        yield _cells(x if isinstance(x, str) else f"{x:,}", *means, *theirs)
+    yield f"\nOf {len(xs)} values every {step}th; all are in the data.\n" if step > 1 else ""
 
 
 def _left_open(parameter: OpenParameter) -> str:

@@ -73,6 +73,17 @@ def test_a_page_has_verdict_command_deviation_data_and_plots_that_are_there(tmp_
 
 
 @pytest.mark.usefixtures("tiny_registry")
+def test_below_a_plot_stands_what_it_shows(tmp_path: Path) -> None:
+    publish(run_tiny(tmp_path / "lab", top=7.0), tmp_path / "pages")
+    text = (tmp_path / "pages" / "beyond.md").read_text(encoding="utf-8")
+    (at,) = [place.end() for place in re.finditer(r"\*Draws\.\*", text)]
+    table = text[at:].split("## ")[0].strip().splitlines()
+    assert table[0].startswith("| rank | ")
+    assert table[1] == "|---|" + "---|" * (table[0].count("|") - 2)
+    assert re.match(r"\| 0 \| [\d.e-]+ \|", table[2])
+
+
+@pytest.mark.usefixtures("tiny_registry")
 def test_the_pages_can_be_made_again_from_their_own_data(tmp_path: Path) -> None:
     pages = tmp_path / "pages"
     publish(run_tiny(tmp_path / "lab"), pages)
