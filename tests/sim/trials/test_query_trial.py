@@ -14,6 +14,7 @@ from distributary.cli.main import main
 from distributary.errors import DistributaryError
 from distributary.flow import answer, interpret
 from distributary.plan.queries.goals import NAMED_GOALS
+from distributary.sim.trials import query_trial
 from distributary.sim.trials.query_answers import answers_due, differences, out_of_order, promised_order
 from distributary.sim.trials.query_trial import QueryTrial, run_query_trial
 from distributary.sim.trials.query_workload import BEGIN, feed_catalogue, feed_events
@@ -108,6 +109,19 @@ def test_a_rush_is_shed_and_every_answer_of_the_shares_told_comes(capsys: pytest
         out = capsys.readouterr().out
         assert "queries that were thinned out" in out
         assert "0 problems" in out
+
+
+def test_slow_nodes_may_finish_what_waits_for_them_before_answers_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trial = replace(SMALL, speed=0.5, seconds=10, queries=4)
+    with replayed_by(trial.command):
+        outcome = run_query_trial(trial)
+        assert outcome.problems == ()
+        assert outcome.virtual_seconds > trial.seconds + 3 * query_trial.REST
+    monkeypatch.setattr(query_trial, "PATIENCE", 1.0)
+    (told,) = run_query_trial(trial).problems
+    assert told.endswith(" items still wait for processors 121 seconds after the last event")
 
 
 def test_a_rush_puts_so_many_times_more_events_into_the_middle_third() -> None:

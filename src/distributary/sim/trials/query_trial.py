@@ -10,6 +10,7 @@ Rules:
   those count that are due by the shares that the client was told.
 - Every other generated query asks for the order of its stream, and gets exactly that. The others get items in
   the order that their operators keep (`query_answers.kept_order`; not where nodes are gone).
+- Where processors take time, the end is when nothing waits for them. What is not done in an hour is told.
 - Some queries may be withdrawn amid all this. What their clients got is the beginning of the answer, and
   nothing comes after they were told that the query has ended; all are told before the trial ends.
 - Faults are those of messages, and of nodes that keep their state. Nodes that stop for good (`gone`) have
@@ -61,6 +62,8 @@ SETTLING = 5.0
 """Seconds between registering sources, registering queries, and publishing."""
 REST = 120.0
 """Seconds after the last event and the last fault in which all messages arrive."""
+PATIENCE = 3600.0
+"""Seconds after that in which slow nodes may process what still waits for them."""
 LENIENT = ("calm", "loss", "duplication")
 """The scenarios in which nodes may also stop for good."""
 GUARDING_SILENCE = 15.0
@@ -280,6 +283,7 @@ class _Run(TrialRun):
         for name, at in self.proxies.items():
             self.world.call(at, partial(self._broker(at).end, name))
         self.run_to(end + REST, end + REST)
+        unfinished = self._finish()
         scenario.require_fired(injection)
         found, told = self._results(), self._shares()
         brokers = self.population.members.values()
@@ -291,7 +295,7 @@ class _Run(TrialRun):
         return QueryOutcome(
             trial=self.trial,
             results=sum(map(len, found.values())),
-            problems=tuple(self._problems(due, found) or nothing_due(due, rejection)),
+            problems=tuple(unfinished or self._problems(due, found) or nothing_due(due, rejection)),
             late=len(rejected),
             rejection=rejection,
             told=told,
@@ -304,6 +308,23 @@ class _Run(TrialRun):
             virtual_seconds=self.world.now,
             seconds=time.perf_counter() - began,
         )
+
+    def _finish(self) -> list[str]:
+        """Let nodes process what waits for them; returns what is still not done after `PATIENCE`."""
+        end = self.world.now + PATIENCE
+        before, waiting = 0, self._backlog()
+        while (before or waiting) and self.world.now < end:  # what was done last may be under way to others
+            self.run_to(min(self.world.now + REST, end), end)
+            before, waiting = waiting, self._backlog()
+        told = (
+            f"{waiting:,} items still wait for processors {REST + PATIENCE:,.0f} seconds after the last event"
+        )
+        return [told] if waiting else []
+
+    def _backlog(self) -> int:
+        """How many items wait for the processors of nodes."""
+        there = ((at, broker) for at, broker in self.population.members.items() if self.world.is_up(at))
+        return sum(broker.engine.queue.backlog for _, broker in there)
 
     def _withdrawals(self) -> int:
         """How many queries are withdrawn; UsageError when there are not more."""
