@@ -1,9 +1,10 @@
 """Where Spark runs: in the tests' own session, or on another engine of Spark's in a process of its own.
 
 `Sessions.run("local", function, *arguments)` calls `function(spark, *arguments)` with the session of the
-fixture `spark`. "connect" (a Spark Connect server) and "local-cluster[2,1,1024]" (separate executors) cannot
-share its process: there the function is called in another one, which is started when it is first needed and
-kept. Function, arguments and what it gives must be picklable; what it raises is raised here.
+fixture `spark`. "connect" (a Spark Connect server), "local-cluster[2,1,1024]" (separate executors), and the
+addresses of a cluster (spark://...) and of a Connect server (sc://...) cannot share its process: there the
+function is called in another one, which is started when it is first needed and kept. Function, arguments and
+what it gives must be picklable; what it raises is raised here.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ _session: dict[str, SparkSession] = {}
 
 
 def _call(where: str, function: Callable[..., T], args: Any, kwargs: Any) -> T:
-    if where not in _session:
+    if where.startswith("sc://") and where not in _session:
+        _session[where] = SparkSession.builder.remote(where).getOrCreate()
+    elif where not in _session:
         builder = SparkSession.builder
         for key, value in QUIET.items():
             builder = builder.config(key, value)
