@@ -142,9 +142,9 @@ def placed(rows: DataFrame, place: Column, id: str) -> DataFrame:
 def read_once(events: DataFrame, id: str) -> DataFrame:
     """The same events behind a shuffle, so that Spark reads their source once however often they are used.
 
-    Spark makes equal shuffles of one job once, and two things would make them differ. Each use of events takes
-    some of their columns, and the others would be left out before the shuffle: so it is by all of them that
-    they are shuffled. Each use keeps other rows, and Spark moves that before the shuffle too, but for what is
+    Spark makes equal shuffles of one job once, and two things would make them differ. Each use takes some of
+    the columns, and the others would be left out before the shuffle: so it is by all of them that the events
+    are shuffled. Each use keeps other rows, and Spark moves that before the shuffle too, but not past what is
     not deterministic in its eyes: so there is a condition of that sort, which holds always.
     """
     spread = [F.col(quoted(name)).isNull() for name in events.columns]
