@@ -14,6 +14,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from random import Random
 
@@ -223,15 +224,14 @@ class Scenario:
 
 
 def aims(random: Random, kills: int) -> list[Aim]:
-    """Half the kills in phases, all of them in turn, in the first batch or a later one; half at moments."""
+    """Three kills of four in phases, all in turn, in this batch or a later one; the fourth at a moment."""
     phases = [*PHASES[1:]]
     random.shuffle(phases)
-    # The first are such that even a short run has a kill amid the outputs.
-    phases = ["after deliveries", "recorded", *phases]
+    in_turn = cycle(phases)
     return [
-        Aim(phases[at // 2 % len(phases)], batches=random.choice([0, 1, 2]))
-        if at % 2 == 0
-        else Aim("starting" if at % 6 == 3 else None, seconds=random.uniform(0, LONGEST_DELAY))
+        Aim(next(in_turn), batches=random.choice([0, 1, 2]))
+        if at % 4 != 3
+        else Aim("starting" if at % 8 == 7 else None, seconds=random.uniform(0, LONGEST_DELAY))
         for at in range(kills)
     ]
 

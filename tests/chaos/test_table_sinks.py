@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,32 +16,13 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
-from chaos.phases import last_number
+from chaos.sink_kills import feed, kill_in_every_phase
 from chaos.table_writer import ids_of, options_of
-from chaos.victim import Victim
-from distributary.model import Subscription
-from distributary.store import open_store
 from replay import replayed_by
 
 SEED = int(os.environ.get("DISTRIBUTARY_SEED", "1"))
 KILLS, SOON = 20, 0.06
 """Kills of whoever writes batches: each so many seconds, at most, after it has begun a batch."""
-PIPELINE_KILLS, FILES = 3, 10
-PIPELINE = """
-checkpoint = "checkpoint"
-[source]
-format = "json"
-path = "in"
-schema = "id STRING, topic STRING, price DOUBLE"
-options = {{ maxFilesPerTrigger = 1 }}
-[subscriptions]
-store = "subscriptions"
-[sink]
-columns = ["price"]
-{sink}
-[trigger]
-{trigger}
-"""
 FORMATS = ("delta", "iceberg")
 
 
@@ -88,53 +67,29 @@ def test_a_writer_of_batches_killed_many_times_writes_each_once(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_pipeline_killed_at_any_moment_has_each_delivery_once_in_its_table(
+def test_a_pipeline_killed_in_every_phase_has_each_delivery_once_in_its_table(
     tmp_path: Path, format: str, record_property: Callable[[str, object], None]
 ) -> None:
     random = Random(f"{SEED} {format}")
-    (tmp_path / "in").mkdir()
-    open_store(tmp_path / "subscriptions", create=True).commit(
-        [Subscription("s1", "ann", where="price > 50"), Subscription("s2", "bob", topic="quotes")]
-    )
-    due: list[tuple[str, str, tuple[str, ...], float]] = []
-    for file in range(FILES):
-        prices = {f"e{file}-{number}": float(random.randint(0, 100)) for number in range(200)}
-        events = [{"id": id, "topic": "quotes", "price": price} for id, price in prices.items()]
-        (tmp_path / "in" / f"{file}.json").write_text("\n".join(map(json.dumps, events)))
-        due += [("bob", id, ("s2",), price) for id, price in prices.items()]
-        due += [("ann", id, ("s1",), price) for id, price in prices.items() if price > 50]
-    write_pipeline(tmp_path, format, 'every = "0 seconds"')
-    commits = tmp_path / "checkpoint" / "commits"
+    due = feed(tmp_path, random)
     with replayed_by(f"DISTRIBUTARY_SEED={SEED} pytest -m chaos tests/chaos/test_table_sinks.py -k pipeline"):
-        for _ in range(PIPELINE_KILLS):
-            victim, before = Victim(tmp_path, "local[2]"), last_number(commits)
-            victim.until(partial(_is_beyond, commits, before), "a batch")
-            time.sleep(random.uniform(0, 1.0))
-            assert victim.kill()
-        write_pipeline(tmp_path, format, "available_now = true")
-        victim = Victim(tmp_path, "local[2]")
-        assert victim.finish() == 0, victim.told()
-    record_property("faults", {"kill of a pipeline": PIPELINE_KILLS})
+        record_property("faults", kill_in_every_phase(tmp_path, sink_of(tmp_path, format), random))
     got = [
         (row["subscriber"], row["event_id"], tuple(row["subscriptions"]), row["price"])
         for row in rows_of(tmp_path, format)
     ]
     record_property("compared", {"deliveries": len(got)})
-    assert sorted(got) == sorted(due)
+    assert sorted(got) == due
 
 
-def write_pipeline(place: Path, format: str, trigger: str) -> None:
-    sink = 'format = "delta"\npath = "table"'
-    if format == "iceberg":
-        options = "\n".join(f'{name} = "{value}"' for name, value in options_of(place).items())
-        sink = f'format = "iceberg"\ntable = "alerts.deliveries"\n[sink.options]\n{options}'
-    (place / "pipeline.toml").write_text(PIPELINE.format(sink=sink, trigger=trigger))
+def sink_of(place: Path, format: str) -> str:
+    """What stands below `[sink]` in the file of a pipeline."""
+    if format == "delta":
+        return 'format = "delta"\npath = "table"'
+    options = "\n".join(f'{name} = "{value}"' for name, value in options_of(place).items())
+    return f'format = "iceberg"\ntable = "alerts.deliveries"\n[sink.options]\n{options}'
 
 
 def _noted(directory: Path) -> int:
     """How many batches are noted."""
     return len(list(directory.glob("[0-9]*.json")))
-
-
-def _is_beyond(commits: Path, batch: int) -> bool:
-    return last_number(commits) > batch

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from chaos.halting import HALTED
+
 POLL = 0.01
 DEADLINE = 1200.0
 
@@ -23,6 +25,7 @@ class Victim:
 
     def __init__(self, place: Path, master: str, halt: tuple[str, int] | None = None) -> None:
         self.place = place
+        self._said = _size(place / "output.txt")
         program = ["-m", "distributary"]
         if halt is not None:
             program = [str(Path(__file__).with_name("halting.py")), halt[0], str(halt[1])]
@@ -36,6 +39,12 @@ class Victim:
                 start_new_session=True,
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable},
             )
+
+    @property
+    def halted(self) -> bool:
+        """Whether it stands still where it was told to."""
+        said = (self.place / "output.txt").read_bytes()[self._said :]
+        return HALTED.encode() in said
 
     @property
     def alive(self) -> bool:
@@ -95,3 +104,7 @@ class Victim:
         """The end of what it has said."""
         files = [self.place / "output.txt", self.place / "pipeline.log"]
         return "\n".join(path.read_text(errors="replace")[-4000:] for path in files if path.exists())
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
