@@ -84,7 +84,7 @@ class MqttConnection:
         self._kept: list[bytes] = []
         """What came while the client was being admitted."""
         self._heard = room.now()
-        """When the connection was made, or bytes have come since it is open: CONNECT must not come in drops."""
+        """When it was made, or, once it is open, bytes came last: CONNECT must not come in drops."""
         self._patience = room.settings.connect_patience
         """Seconds of silence after which the connection ends; 0 for none."""
         self._version = VERSION_5
@@ -115,11 +115,12 @@ class MqttConnection:
         publisher, outgoing, room = self._publisher, self._outgoing, self._room
         if publisher is None or outgoing is None or room.turning or len(data) < SHORTEST:
             return False
-        if self._stream.rest:
+        if self._stream.rest or self._out:
             return False
         if data[0] == PUBACK:
             return data[1] == SHORTEST - 2 == len(data) - 2 and outgoing.arrived(data[2] << 8 | data[3])
-        if data[0] not in PLAIN or self._incoming is None or self._incoming.waits:
+        incoming = self._incoming
+        if data[0] not in PLAIN or incoming is None or incoming.waits or incoming.unanswered:
             return False
         packet_id = room.direct.take(publisher, data)
         if packet_id:
