@@ -53,6 +53,9 @@ CONDITIONS = (
     "not flag or a is null",
     "a is null and b is null",
     "name like '%n'",
+    "name like '%n' and name like 'a%'",
+    "name like '%n' and name like '%x%'",
+    "a >= 0 and name like '%n' and a <> b",
     "a > 9007199254740992",
 )
 EVENTS = (

@@ -23,6 +23,17 @@ from distributary.matching.columns import (
 from distributary.matching.truths import FALSE, TRUE, UNKNOWN
 
 
+def _flags_of(*tags: int) -> Flags:
+    """By tag whether it is one of these."""
+    flags = np.zeros(256, np.bool_)
+    flags[list(tags)] = True
+    return flags
+
+
+_NO_TEXTS, _NO_NUMBERS = _flags_of(NULL, NUMBER, BOOLEAN), _flags_of(NULL, STRING, BOOLEAN)
+"""Tags of elements that never compare with a text, and with a number."""
+
+
 def containing(elements: Elements, wanted: object) -> tuple[Bytes, Flags] | None:
     """The truth for each row, and the rows that are left open; None when the value is not for this way."""
     column = elements.column()
@@ -42,11 +53,11 @@ def _equal(column: AttributeColumn, wanted: object) -> tuple[Bytes, Flags] | Non
             text = np.frombuffer(wanted.encode(), np.uint8)
             _put_equal_texts(sealed_table(column.strings), sealed(texts), sealed(text), truths)
         # A text is read as a time where it meets one.
-        return truths, ~(texts | np.isin(column.tags, (NULL, NUMBER, BOOLEAN)))
+        return truths, ~(texts | _NO_TEXTS[column.tags])
     if type(wanted) is int and abs(wanted) < EXACT_INTEGER:
         numbers = column.plain_numbers()
         truths[numbers] = np.where(column.numbers[numbers] == wanted, np.uint8(TRUE), np.uint8(FALSE))
-        return truths, ~(numbers | np.isin(column.tags, (NULL, STRING, BOOLEAN)))
+        return truths, ~(numbers | _NO_NUMBERS[column.tags])
     return None
 
 

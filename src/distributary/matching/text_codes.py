@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from distributary.kernel import Bytes, Flags, Ints, Longs, hash_bytes, kernel, same_text, sealed
+from distributary.kernel import Bytes, Flags, Ints, Longs, hash_bytes, kernel, same_text, sealed, sealed_table
 from distributary.matching.columns import STRING, AttributeColumn, Strings
+from distributary.matching.joining import texts_array
 
 NO_TEXT = -1
 FOLD = np.uint64(32)
@@ -46,7 +47,7 @@ class TextCodes:
     @cached_property
     def array(self) -> pa.Array:
         """The distinct texts as Arrow has them."""
-        return pa.array(self.texts, pa.large_string())
+        return texts_array(*_joined(sealed_table(self._strings), sealed(self._first)))
 
     @cached_property
     def _by_text(self) -> dict[str, int]:
@@ -125,3 +126,17 @@ def _numbered(data: Bytes, starts: Longs, ends: Longs, chosen: Flags) -> tuple[I
                 break
             at = (at + 1) & (size - 1)
     return codes, first[:count].copy()
+
+
+@kernel
+def _joined(strings: Strings, rows: Ints) -> tuple[Longs, Bytes]:
+    """The texts of these rows next to each other: where each begins and the last ends, and the bytes."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    for place in range(len(rows)):
+        offsets[place + 1] = offsets[place] + strings.ends[rows[place]] - strings.starts[rows[place]]
+    data = np.empty(offsets[-1], np.uint8)
+    for place in range(len(rows)):
+        data[offsets[place] : offsets[place + 1]] = strings.data[
+            strings.starts[rows[place]] : strings.ends[rows[place]]
+        ]
+    return offsets, data

@@ -63,6 +63,12 @@ def value_function(key: str) -> Callable[[Event], Any]:
 
     def value(event: Event) -> Any:
         given = event.attributes
+        if not looks_at_clock:
+            for name in names:
+                if given.get(name) is None:
+                    break
+            else:  # no attribute is missing, the event's own, or an object: as nearly always
+                return value_of(given)
         attributes: dict[str, Any] = {
             name: attribute_of(event, name) if (found := given.get(name)) is None else found for name in names
         }

@@ -141,6 +141,10 @@ _KINDS: dict[type, Kind] = {
     bytes: Kind.BINARY,
 }
 
+_PLAIN = frozenset((_KINDS.keys() - {Decimal}) | {float, type(None), list, tuple, dict})
+"""The types of values that `plain` gives back as they are, most of what comes; arrays and maps are told apart
+by the operations on them."""
+
 
 def kind_of(value: Any) -> Kind | None:
     """The kind of a plain value; None for what compares with nothing.
@@ -160,8 +164,10 @@ def plain(value: Any) -> Any:
     Instant(nanoseconds=1000000000)
     """
     found = type(value)
-    if found in _KINDS or found is float or value is None:
-        return _finite(value) if found is Decimal else value
+    if found in _PLAIN:
+        return value
+    if found is Decimal:
+        return _finite(value)
     if found is datetime:
         return instant_of(value)
     for known, convert in _CONVERSIONS:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from distributary.filters.where.lookup import operand_looks_at_clock, value_func
 from distributary.filters.where.parse import operand_of
 from distributary.filters.where.values import plain
 from distributary.filters.where.write import OPERATION_KEY
-from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, read_table, sealed
+from distributary.kernel import Bytes, Floats, Ints, Longs, inlined, kernel, read_table, sealed
 from distributary.matching import frozen
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import array_at
@@ -62,6 +63,9 @@ MOST_SHAPES = 1 << 10
 
 MOST_NAMES = 64
 """The shape of an event with more attributes is not kept."""
+
+SEVERAL, WHOLE = -1, -2
+"""In place of a predicate: an uncertain conjunction asks for none or several, or for its filter whole."""
 
 UNKNOWN: Any = object()
 """What stands for a shape that was not met."""
@@ -197,29 +201,32 @@ class SegmentConditions:
 
         A predicate that several ask for is evaluated once.
         """
-        arrays, known = self._arrays, dict[int, bool]()
-        starts, predicate_of = arrays["predicate_start"], arrays["predicate_of"]
-        first = starts[conjunctions]
-        asked = zip(
-            arrays["owner"][conjunctions].tolist(),
-            arrays["flags"][conjunctions].tolist(),
-            first.tolist(),
-            (starts[conjunctions + 1] - first).tolist(),
-            predicate_of.take(first, mode="clip").tolist() if len(predicate_of) else first.tolist(),
-            strict=True,
-        )
+        known: dict[int, bool] = {}
         outcomes: dict[int, bool] = {}
-        for position, flags, start, count, only in asked:
+        positions, predicates = _asked(sealed(conjunctions), *self._asking)
+        for place, (position, only) in enumerate(zip(positions.tolist(), predicates.tolist(), strict=True)):
             if outcomes.get(position):
                 continue
-            if not flags & PREDICATED:
-                outcomes[position] = self.passes(position, single)
-            elif count == 1:
-                outcomes[position] = self._holds(only, single, known)
+            if only >= 0:
+                found = known.get(only)
+                outcomes[position] = self._holds(only, single, known) if found is None else found
+            elif only == SEVERAL:
+                outcomes[position] = self._all_hold(int(conjunctions[place]), single, known)
             else:
-                several = predicate_of[start : start + count].tolist()
-                outcomes[position] = all(self._holds(predicate, single, known) for predicate in several)
+                outcomes[position] = self.passes(position, single)
         return [position for position, passed in outcomes.items() if passed]
+
+    @cached_property
+    def _asking(self) -> tuple[Ints, Bytes, Ints, Ints]:
+        """What `_asked` reads of the segment."""
+        arrays = self._arrays
+        return arrays["owner"], arrays["flags"], arrays["predicate_start"], arrays["predicate_of"]
+
+    def _all_hold(self, conjunction: int, single: SingleEvent, known: dict[int, bool]) -> bool:
+        """Whether all predicates that a conjunction asks for are true for the event."""
+        _, _, starts, predicate_of = self._asking
+        asked = predicate_of[starts[conjunction] : starts[conjunction + 1]].tolist()
+        return all(self._holds(predicate, single, known) for predicate in asked)
 
     def _holds(self, number: int, single: SingleEvent, known: dict[int, bool]) -> bool:
         """Whether a predicate is true for the event; `known` are those that have been evaluated for it."""
@@ -271,6 +278,25 @@ class SegmentConditions:
             meets = undecidable_rows(self._arrays, [(number, column)], 1) is not None
             self._meets_hard[number] = meets
         return meets
+
+
+@kernel
+def _asked(
+    conjunctions: Ints, owner: Ints, flags: Bytes, starts: Ints, predicate_of: Ints
+) -> tuple[Ints, Ints]:
+    """For each of the conjunctions the position of its filter, and the only predicate that it asks for, or
+    SEVERAL, or WHOLE."""
+    positions, predicates = np.empty(len(conjunctions), np.int32), np.empty(len(conjunctions), np.int32)
+    for place in range(len(conjunctions)):
+        conjunction = conjunctions[place]
+        positions[place] = owner[conjunction]
+        if not flags[conjunction] & PREDICATED:
+            predicates[place] = WHOLE
+        elif starts[conjunction + 1] - starts[conjunction] != 1:
+            predicates[place] = SEVERAL
+        else:
+            predicates[place] = predicate_of[starts[conjunction]]
+    return positions, predicates
 
 
 def _kept(kept: dict[int, T], number: int, made: T) -> T:
