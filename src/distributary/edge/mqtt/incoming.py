@@ -93,7 +93,7 @@ class IncomingMessages:
         self._queue: deque[_Batch] = deque()
         self.waits = False
         """Whether messages wait for the disk, and those after them in the queue."""
-        self._waiting = 0
+        self.unanswered = 0
         """Messages of QoS 1 that are not acknowledged."""
         self._in_progress: set[int] = set()
         """Packet identifiers of QoS 2 that are being published for this connection."""
@@ -113,12 +113,12 @@ class IncomingMessages:
         batch.count += count
         batch.size += run.edges[-1] - run.edges[0]
         if qos:
-            self._waiting += count
+            self.unanswered += count
             batch.acknowledged += zip(repeat(1), run.packet_ids)
 
     def _too_many(self, count: int) -> bool:
         """Whether so many messages of QoS 1 are more than a client of version 5 may send now."""
-        waiting = self._waiting + len(self._memory.received) + count
+        waiting = self.unanswered + len(self._memory.received) + count
         return self._version == VERSION_5 and waiting > self._room.settings.receive_maximum
 
     def take(self, packet: PublishPacket) -> None:
@@ -172,11 +172,11 @@ class IncomingMessages:
     def _count(self, packet: PublishPacket) -> None:
         """Refuse more messages of QoS 1 and 2 than were allowed at a time."""
         again = packet.packet_id in self._memory.received
-        waiting = self._waiting + len(self._memory.received) + (packet.qos == 1 or not again)
+        waiting = self.unanswered + len(self._memory.received) + (packet.qos == 1 or not again)
         if self._version == VERSION_5 and waiting > self._room.settings.receive_maximum:
             raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more messages at a time than allowed")
         if packet.qos == 1:
-            self._waiting += 1
+            self.unanswered += 1
 
     def _take_again(self, packet_id: int) -> None:
         """A message of QoS 2 has come again: if it is safe, say so."""
@@ -187,7 +187,7 @@ class IncomingMessages:
         """A message is not published."""
         if qos:
             if qos == 1:
-                self._waiting -= 1
+                self.unanswered -= 1
             answer = AckPacket(_ANSWERS[qos], packet_id, reason)
             told = text if self._tells else None
             self._say(write_told(answer, self._version, told, self._longest))
@@ -271,7 +271,7 @@ class IncomingMessages:
         said = []
         for qos, packet_id in batch.acknowledged:
             if qos == 1:
-                self._waiting -= 1
+                self.unanswered -= 1
             else:
                 self._in_progress.discard(packet_id)
                 if packet_id in self._memory.received:
