@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 
 from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
+from distributary.filters.path.filter import PathFilter
 from distributary.filters.where.filter import WhereFilter
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays
 from distributary.matching.naming import FEW, SHORT
+from distributary.matching.path.verifier import PathVerifier
+from distributary.matching.single import SingleEvent
 from distributary.matching.topic import shapes
 from distributary.matching.where import bitsets, single
 
@@ -310,3 +313,12 @@ def test_nothing_left_to_verify_in_one_segment_is_no_error_in_the_next() -> None
     for number in range(6):  # each is verified in a segment of its own, which is compiled when it is asked
         matcher.add(Subscription(str(number), "ann", topic=f"quotes/{number}", path="/b"))
         assert matcher.match(event) == []
+
+
+def test_no_batch_is_made_of_an_event_for_candidates_that_a_verifier_does_not_hold() -> None:
+    verifier = PathVerifier()
+    verifier.add(7, PathFilter.parse("/a"))
+    alone = SingleEvent(Event("e", document="<b/>"))
+    assert verifier.passing(alone, np.array([3, 100], np.int32)).tolist() == [3, 100]
+    assert alone._batch is None
+    assert verifier.passing(alone, np.array([3, 7], np.int32)).tolist() == [3]

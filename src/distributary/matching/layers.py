@@ -477,7 +477,9 @@ class PairVerifier(Verifier[F]):
             passed[chosen] = self.check(segment, batch, rows[chosen], self._place[slots[chosen]])
 
     def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
-        """As a batch of one."""
+        """As a batch of one, which is not made where none of the slots is at home in this segment."""
+        if not (self.homes_of(slots) == number).any():
+            return slots
         passed = np.ones(len(slots), np.bool_)
         self.verify_in(number, segment, single.batch, np.zeros(len(slots), np.int32), slots, passed)
         kept: Ints = slots[passed]
