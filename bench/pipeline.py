@@ -1,6 +1,7 @@
 """Micro-batches of a pipeline beside a bare one: the same JSON files, an identity mapInArrow, a Parquet sink.
 
     python -m bench pipeline
+    python -m bench pipeline --only 2500      # one size of micro-batches
 
 Every kind of run takes the same files, one a micro-batch, in turns, within one session; what is told is the
 median time that Spark gives for a micro-batch, after the first two, and the processor time of a whole run by
@@ -16,7 +17,7 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -125,8 +126,23 @@ class Costs:
         return median(self.seconds)
 
 
-def run(quick: bool) -> list[Result]:
-    sizes = {50: 4} if quick else {100: 8, 2_500: 8, 100_000: 4}
+def _sizes(quick: bool) -> dict[int, int]:
+    """How many micro-batches are counted of each size."""
+    return {50: 4} if quick else {100: 8, 2_500: 8, 100_000: 4}
+
+
+def known(quick: bool) -> list[str]:
+    """What can be asked for alone: events of a micro-batch."""
+    return [str(size) for size in _sizes(quick)]
+
+
+def unknown(quick: bool, only: Sequence[str]) -> list[str]:
+    """What is asked for and not there."""
+    return [name for name in only if name not in known(quick)]
+
+
+def run(quick: bool, only: Sequence[str] = ()) -> list[Result]:
+    sizes = {size: count for size, count in _sizes(quick).items() if not only or str(size) in only}
     rounds = 1 if quick else 3
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as directory, session() as spark:

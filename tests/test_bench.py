@@ -40,7 +40,7 @@ def require_relative_targets(results: list[Result], *, batches: bool) -> None:
     assert {result.target for result in of_batches} <= {"<= 1.5 times"}
 
 
-@pytest.mark.parametrize("module", runner.NAMED)
+@pytest.mark.parametrize("module", [*runner.NAMED, "pipeline"])
 def test_a_part_that_does_not_exist_is_refused_with_those_that_do(
     module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
