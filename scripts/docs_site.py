@@ -119,6 +119,7 @@ def expanded(nav: list[Any], places: list[str]) -> list[Any]:
         if not value.endswith("/"):
             return item
         found = [place for place in places if place.startswith(value) and place not in elsewhere]
+        found.sort(key=lambda place: not place.endswith("/README.md"))
         return {title: found} if found else None
 
     return [*filter(None, map(within, nav))]

@@ -103,20 +103,32 @@ def _summary(
         f"{full} experiments on the full grid, {len(results) - full} on the small one alone; "
         f"{seconds / 3600:.1f} hours of one core, {days[0]} to {days[-1]}; {'; '.join(machines)}.\n"
     )
-    states = (*(outcome.value for outcome in Outcome), f"{SMALL} alone", NOT_RUN, NO_EXPERIMENT)
-    yield _cells("document", *states)
-    yield _rule(len(states) + 1)
-    for document, group in groupby(table, key=lambda line: line.claim.seed):
-        counted = Counter(f"{SMALL} alone" if line.quick else line.state for line in group)
-        name = f"[{_title(document)}]({document}.md)"
-        yield _cells(name, *(str(counted[state] or "") for state in states))
+    states = (*(outcome.value for outcome in Outcome), NOT_RUN, NO_EXPERIMENT)
+    counted = Counter((line.claim.seed, line.quick, line.state) for line in table)
+    used = [state for state in states if any(state == told for _, _, told in counted)]
+    yield _cells("document", *used)
+    yield _rule(len(used) + 1)
+    for document in dict.fromkeys(line.claim.seed for line in table):
+        cells = (_counted(counted[document, False, state], counted[document, True, state]) for state in used)
+        yield _cells(f"[{_title(document)}]({document}.md)", *cells)
+    if len(results) > full:
+        yield f"\nWith a +: claims that were run on the {SMALL} alone, which often is too small to show them."
     yield "\n## Every claim\n"
-    headings = ("claim", "paper", "ours", "outcome")
+    headings = ("claim", "outcome", "paper", "ours")
     yield _cells(*headings)
     yield _rule(len(headings))
     for line in table:
         link = f"[{line.claim.id}]({line.claim.seed}.md#{_anchor(line)}) {line.claim.text}"
-        yield _cells(link, line.claim.paper, line.ours, _state(line, others))
+        yield _cells(link, _state(line, others), line.claim.paper, line.ours)
+
+
+def _counted(full: int, small: int) -> str:
+    """How many claims, by the full grid and by the small one alone.
+
+    >>> _counted(3, 2), _counted(0, 2), _counted(3, 0), _counted(0, 0)
+    ('3 + 2', '+ 2', '3', '')
+    """
+    return f"{full or ''}{f' + {small}' if small else ''}".strip()
 
 
 def _document(
