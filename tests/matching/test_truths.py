@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -137,6 +137,14 @@ def test_elements_within_an_operation_are_asked_one_by_one(text):
     assert 0 < len(wanted) < len(events)
     assert [event.id for event in events if matcher.match(event)] == wanted
     assert matcher.match_batch(events)["event_id"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("us"), pa.date32()])
+def test_elements_that_are_times_are_compared_with_a_text_by_columns(kind):
+    days = [[datetime(2026, 4, 1), datetime(2026, 5, 1)], [datetime(2026, 4, 1)], [None], [], None]
+    table = pa.table({"id": list("abcde"), "days": pa.array(days, pa.list_(kind))})
+    expression = WhereFilter.parse("array_contains(days, '2026-05-01')").expression
+    assert passing(EventBatch.from_table(table), expression, None).tolist() == [True] + 4 * [False]
 
 
 SHIFTED = [
