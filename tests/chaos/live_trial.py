@@ -20,7 +20,7 @@ not the same.
 
 The root and its standby are hit more often than others. Each fault is counted when it is seen to have
 happened, and one that did not happen fails the trial. After each the trial waits until all nodes have their
-places again, and a tree its log on two disks.
+places again, a ring is one, and a tree has its log on two disks.
 """
 
 from __future__ import annotations
@@ -330,7 +330,7 @@ class LiveTrial:
 
     def _places(self) -> dict[str, dict[str, Any]]:
         """What each node that answers says of itself."""
-        return {node["name"]: node for node in self._network.status() if not node.get("missing")}
+        return _there(self._network.view())
 
     def _keepers(self, places: dict[str, dict[str, Any]]) -> list[str]:
         """The root of the latest term and those that stand by for it, by what nodes say of themselves."""
@@ -343,10 +343,15 @@ class LiveTrial:
         ]
 
     def _at_rest(self) -> bool:
-        """Whether all nodes have their places, and the log is on two disks where there is one."""
-        places = self._places()
+        """Whether all nodes have their places, a ring is one, and a log is on two disks.
+
+        A ring that was cut is two for some seconds, while which all its nodes say that they have joined.
+        """
+        view = self._network.view()
+        places = _there(view)
         joined = all(places.get(name, {}).get("joined") for name in self._names if name not in self._gone)
-        return joined and (not self._keeps_log or len(self._keepers(places)) > 1)
+        in_order = joined and not view.get("ring", {}).get("broken")
+        return in_order and (not self._keeps_log or len(self._keepers(places)) > 1)
 
     async def _wait_until_healed(self) -> None:
         """Wait until a round of events has reached everybody who wants them; the next events must, too."""
@@ -396,6 +401,11 @@ class LiveTrial:
 
     def _tell(self, what: str) -> None:
         self.told.append(f"{time.monotonic():.3f} {what}")
+
+
+def _there(view: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the nodes that answered say of themselves, by name."""
+    return {node["name"]: node for node in view["nodes"] if not node.get("missing")}
 
 
 def _state(pid: int) -> str:

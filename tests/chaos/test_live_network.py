@@ -53,6 +53,17 @@ def test_a_small_network_keeps_its_promises_through_a_kill_and_a_pause(
         judge(trial, record_property)
 
 
+def test_a_trial_waits_until_a_ring_that_was_cut_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = LiveTrial(tmp_path, 1, nodes=4, system="central")
+    nodes = [{"name": name, "joined": True} for name in trial._names]
+    for broken, rests in ((["node-1", "node-3"], False), ([], True)):
+        view = {"nodes": nodes, "ring": {"order": trial._names, "broken": broken}}
+        monkeypatch.setattr(trial._network, "view", lambda view=view: view)
+        assert trial._at_rest() is rests
+
+
 @pytest.mark.chaos
 @pytest.mark.parametrize(
     ("bug", "kind"),
