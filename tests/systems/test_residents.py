@@ -8,6 +8,7 @@ import pytest
 
 from distributary.model import Event, Subscription, SubscriptionKey
 from distributary.systems.interests import FEW
+from distributary.systems.kernel_use import KERNELS
 from distributary.systems.residents import Resident, Residents, by_subscriber
 
 TOPICS = (None, "quotes/A", "quotes/B")
@@ -94,3 +95,47 @@ def test_who_wants_a_topic_is_known_anew_after_every_change(seed: int) -> None:
         events = [Event(f"{number}-{topic}", topic, {"price": 4}) for topic in TOPICS]
         wanting = [by_subscriber(key for key in alone if alone[key].fires(event)) for event in events]
         assert residents.wanted(events) == wanting
+
+
+PATTERNS = ["A", "A/B", "A/*/C", "A/B/#", "mqtt:#", "mqtt:+/B", "mqtt:/A", "mqtt:/A/#", "mqtt:A//B", "mqtt:/"]
+PATTERNS += ["mqtt:$x/#", "mqtt:A/+", "mqtt://#", "/A/B"]
+SOME = [None, "A", "/A", "A/B", "/A/B", "A//B", "/", "//", "$x", "$x/A", "A/B/C", "/A/B/C", "B/B", "A/D/C"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_without_kernels_many_are_given_what_each_would_be_given_alone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KERNELS, "withheld", True)
+    random = Random(seed)
+    residents, alone = Residents(), dict[SubscriptionKey, Resident]()
+    for _ in range(6 * FEW):
+        key = SubscriptionKey("ann", f"s{random.randrange(3 * FEW)}")
+        if key in alone and random.random() < 0.5:
+            residents.remove(key)
+            del alone[key]
+        else:
+            topic = random.choice([None, *PATTERNS])
+            where = "a > 0" if topic is None or random.random() < 0.3 else None
+            subscription = Subscription(key.id, "ann", topic=topic, where=where)
+            residents.put(subscription)
+            alone[key] = Resident(subscription)
+        event = Event("e", random.choice(SOME), {"a": random.randrange(2)})
+        assert sorted(residents.firing(event)) == sorted(key for key in alone if alone[key].fires(event))
+
+
+def test_without_kernels_a_device_s_event_is_asked_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KERNELS, "withheld", True)
+    residents, asked = Residents(), list[str]()
+    for number in range(1_000):
+        residents.put(Subscription("s", f"device-{number}", topic=f"mqtt:devices/{number}"))
+    residents.put(Subscription("s", "all", topic="mqtt:devices/#"))
+    usual = Resident.passes
+    monkeypatch.setattr(
+        Resident,
+        "passes",
+        lambda resident, event: asked.append(resident.subscription.subscriber) or usual(resident, event),
+    )
+    [wanted] = residents.wanted([Event("e", "devices/7")])
+    assert wanted == (("all", ("s",)), ("device-7", ("s",)))
+    assert sorted(asked) == ["all", "device-7"]

@@ -6,7 +6,8 @@ every event that may have the attributes they need.
 Few are evaluated one by one, which costs less than an index does. From more than `interests.FEW` on, and as
 soon as the process may call kernels (`kernel_use`), they are in a `Matcher`, and what tolerances remember
 moves there, also that of subscriptions which come later with values that they were given elsewhere: an event
-costs what it matches, however many ask.
+costs what it matches, however many ask. Until then many are looked up by what their topics begin with: of
+thousands of devices with a topic each, not all are asked of every event.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from distributary.errors import UnknownSubscriptionError
 from distributary.filters.change import ChangeFilter
 from distributary.filters.filter import Filter
 from distributary.filters.kinds import parse_filters
+from distributary.filters.topic import Levels, TopicFilter
 from distributary.filters.where.filter import WhereFilter
-from distributary.model import Event, Subscription, SubscriptionKey, Value
+from distributary.model import Event, Subscription, SubscriptionKey, Value, bare_topic
 from distributary.overlay.broker import ValuesByTopic
 from distributary.overlay.packed_events import PackedEvents, topics_of
 from distributary.systems.interests import FEW
@@ -62,6 +64,12 @@ class Resident:
             where = self.filters.get("where")
             self._needs = needed_attributes(where) if isinstance(where, WhereFilter) else ((),)
         return self._needs
+
+    @property
+    def start(self) -> Levels:
+        """The levels that every topic begins with which it wants, bare of a leading slash."""
+        topic = self.filters.get("topic")
+        return topic.fixed if isinstance(topic, TopicFilter) else ()
 
     def may_want(self, events: PackedEvents) -> bool:
         """Whether one of these events may pass; False only if that is certain."""
@@ -233,23 +241,35 @@ class _Group:
     def __init__(self) -> None:
         self._residents: dict[SubscriptionKey, Resident] = {}
         self._crowd: _Crowd | None = None
+        self._by_start: dict[Levels, dict[SubscriptionKey, Resident]] = {}
+        """As long as there is no matcher: by the first levels that a topic must have."""
+        self._longest = 0
+        """As many of them as any has had."""
 
     def add(self, resident: Resident) -> None:
-        self._residents[resident.subscription.key] = resident
+        key, start = resident.subscription.key, resident.start
+        self._residents[key] = resident
         if self._crowd is not None:
             self._crowd.add(resident)
         else:
+            self._by_start.setdefault(start, {})[key] = resident
+            self._longest = max(self._longest, len(start))
             self._gather()
 
     def _gather(self) -> None:
         """Put residents that have become many into a matcher, if kernels may be called."""
         if self._crowd is None and len(self._residents) > FEW and not KERNELS.withheld:
             self._crowd = _Crowd(self._residents.values())
+            self._by_start.clear()
 
     def remove(self, key: SubscriptionKey) -> None:
-        del self._residents[key]
+        start = self._residents.pop(key).start
         if self._crowd is not None:
             self._crowd.remove(key)
+            return
+        del self._by_start[start][key]
+        if not self._by_start[start]:
+            del self._by_start[start]
 
     def may_fire(self, events: Sequence[Event]) -> bool:
         """Whether one of them may want one of these events; False only if that is certain."""
@@ -269,7 +289,15 @@ class _Group:
         self._gather()
         if self._crowd is not None:
             return self._crowd.firing(event)
-        return [key for key, resident in self._residents.items() if resident.fires(event)]
+        return [key for key, resident in self._nominees(event.topic) if resident.fires(event)]
+
+    def _nominees(self, topic: str | None) -> Iterable[tuple[SubscriptionKey, Resident]]:
+        """Those that may want an event of this topic, as long as they are in no matcher."""
+        if len(self._residents) <= FEW:
+            return self._residents.items()
+        levels = [] if topic is None else bare_topic(topic).split("/")[: self._longest]
+        starts = [tuple(levels[:count]) for count in range(len(levels) + 1)]
+        return [pair for start in starts for pair in self._by_start.get(start, {}).items()]
 
     def firing_together(self, events: Sequence[Event]) -> list[list[SubscriptionKey]]:
         """As `firing`, of each of some events in their order."""
