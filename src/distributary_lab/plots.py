@@ -133,7 +133,8 @@ def _lines(plot: Plot, lines: Mapping[str, Mapping[Value, Spread]], axes: Axes) 
         colour = COLOURS[count % len(COLOURS)]
         xs: list[Any] = list(line)
         means = [mean for _, mean, _ in line.values()]
-        dash, marker = DASHES[count % len(DASHES)], MARKERS[count % len(MARKERS)]
+        dash = DASHES[(count + count // len(COLOURS)) % len(DASHES)]  # the next of a colour has another
+        marker = MARKERS[count % len(MARKERS)]
         look: Any = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 5}
         axes.plot(xs, means, markevery=-(-len(xs) // MOST_MARKERS), label=name, **look)
         lows, highs = [low for low, _, _ in line.values()], [high for _, _, high in line.values()]

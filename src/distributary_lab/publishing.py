@@ -179,19 +179,23 @@ def _answer(
 
 
 def _numbers(plot: Plot, rows: Rows) -> Iterator[str]:
-    """The means that a plot shows, as a table: a line for each x, of many x for some of them."""
-    drawn = series(plot, rows)
-    xs = [x for x, _ in in_order(dict.fromkeys(x for line in drawn.values() for x in line))]
-    if not xs:
+    """The means that a plot shows, as a table that is as narrow as it can be; of many x some."""
+    drawn = {name: {x: mean for x, (_, mean, _) in line.items()} for name, line in series(plot, rows).items()}
+    all_x = [x for x, _ in in_order(dict.fromkeys(x for line in drawn.values() for x in line))]
+    if not all_x:
         return
-    step = -(-len(xs) // MOST_LINES)
-    yield _cells(plot.x_label or plot.x.replace("_", " "), *drawn, *(["the paper"] if plot.paper else []))
-    yield _rule(1 + len(drawn) + bool(plot.paper))
-    for x in xs[::step]:
-        means = (shown(line[x][1]) if x in line else "" for line in drawn.values())
-        theirs = [shown(plot.paper[x]) if x in plot.paper else ""] if plot.paper else []
-        yield _cells(x if isinstance(x, str) else f"{x:,}", *means, *theirs)
-    yield f"\nOf {len(xs)} values every {step}th; all are in the data.\n" if step > 1 else ""
+    step = -(-len(all_x) // MOST_LINES)
+    xs = all_x[::step]
+    lines = {**drawn, **({"the paper": plot.paper} if plot.paper else {})}
+    written = {x: x if isinstance(x, str) else f"{x:,}" for x in xs}
+    by_x = [[written[x], *(shown(line[x]) if x in line else "" for line in lines.values())] for x in xs]
+    table = [[plot.x_label or plot.x.replace("_", " "), *lines], *by_x]
+    if len(lines) > len(xs):
+        table = [list(column) for column in zip(*table, strict=True)]
+    yield _cells(*table[0])
+    yield _rule(len(table[0]))
+    yield from (_cells(*cells) for cells in table[1:])
+    yield f"\nOf {len(all_x)} values every {step}th; all are in the data.\n" if step > 1 else ""
 
 
 def _left_open(parameter: OpenParameter) -> str:
