@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from bench.network import brokers
-from bench.network.load import Load, Receiver, delays, median_and_worst
+from bench.network.load import PATIENCE, Load, Receiver, delays, median_and_worst
 from bench.network.protocols import Ours, Silent, payload
 from bench.report import Result
 from distributary import Event, Matcher, Subscription
@@ -20,6 +20,8 @@ CLIENTS = 50
 TOPICS = 1_000
 SIZE = 100
 TOGETHER = 200
+WARMING = 2
+"""Requests before the clock runs."""
 END = "bench/end"
 
 
@@ -86,12 +88,16 @@ def _measured(
             (first + TOGETHER, speaker.requests(flooded[first : first + TOGETHER], first + 1))
             for first in range(0, count, TOGETHER)
         ]
-        load.publish_last(_end(speaker, 0), 0)  # the first event has the index built
+        load.publish_last(_end(speaker, 0), 0)
+        before, _ = load.flood(
+            parts[:WARMING], TOGETHER, PATIENCE
+        )  # the first batch has all built and loaded
         used = running.seconds()
-        last, seconds = load.flood(parts, 20 * TOGETHER, 2.0 if quick else 6.0)
+        last, seconds = load.flood(parts[WARMING:], 20 * TOGETHER, 2.0 if quick else 6.0)
         load.publish_last(_end(speaker, last + 1), last + 1)
         used = running.seconds() - used
-        rate = min((last + 1) / seconds / 10, 1_000.0)
+        measured = last - before
+        rate = min(measured / seconds / 10, 1_000.0)
         first = last + 2
         paced = list(events(first, slow))
         requests = [speaker.requests([each], number) for number, each in enumerate(paced, first)]
@@ -101,8 +107,8 @@ def _measured(
     took = _check(receivers, asked, published, {0, last + 1, first + slow})
     middle, worst = median_and_worst(delays(took, sent))
     given = partial(Result, title, "ours", checked=CHECKED)
-    yield given("events", last / seconds, "a second")
-    yield given("processor time a message", used / last * 1e6, "µs", target="<= 10 µs")
+    yield given("events", measured / seconds, "a second")
+    yield given("processor time a message", used / measured * 1e6, "µs", target="<= 10 µs")
     yield given("delay at a tenth of the load, p50", middle * 1e3, "ms")
     yield given("delay at a tenth of the load, p99", worst * 1e3, "ms")
 
