@@ -17,6 +17,7 @@ from distributary import Event, Matcher, Subscription
 from distributary.errors import InputError
 from distributary.filters.path.filter import PathFilter
 from distributary.filters.where.filter import WhereFilter
+from distributary.matching import naming
 from distributary.matching.batch import EventBatch
 from distributary.matching.bound import BoundArrays
 from distributary.matching.naming import FEW, SHORT
@@ -60,6 +61,7 @@ CONDITIONS = (
     "name like '%n' and name like '%x%'",
     "a >= 0 and name like '%n' and a <> b",
     "a > 9007199254740992",
+    " and ".join(f"(a < {number} or b < {number} or name = 'ann')" for number in range(2, 14)),
 )
 EVENTS = (
     Event("e1"),
@@ -229,7 +231,12 @@ def test_many_ids_come_sorted_whatever_letters_they_have_and_after_changes(prefi
 
 
 @pytest.mark.parametrize("count", [1, 2, FEW, FEW + 1, SHORT - 1, SHORT, SHORT + 1, 2 * SHORT])
-def test_ids_follow_when_slots_are_shared_given_up_and_used_again(count: int) -> None:
+@pytest.mark.parametrize("many", [naming.MANY, 0])
+def test_ids_follow_when_slots_are_shared_given_up_and_used_again(
+    many: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(naming, "MANY", many)  # with 0, keys are made after some calls
+    monkeypatch.setattr(naming, "UNKEYED", 2)
     matcher = Matcher(Subscription(f"s{-number}", "ann", where=f"a > {-number}") for number in range(count))
     event = Event("e", attributes={"a": 1, "x": 0})
     assert matcher.match(event) == matcher.ids()

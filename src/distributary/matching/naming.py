@@ -4,7 +4,8 @@ Most slots have one subscription, without a tolerance, whose id is in the base o
 For each of these a *key* is kept: the rank of the id among all, and the subscription's number. So keys sort
 as the ids do, and one read leads from a slot to what sorts and what is to be told. All other slots have no
 key; those of their subscriptions are read from their lists, and where some subscription has a tolerance or an
-id that is not in the base, the slot takes the longer way.
+id that is not in the base, the slot takes the longer way. The keys of many slots are made when some events
+have been asked about: the first of a matcher that was opened does not wait for them.
 
 A few slots with keys are named by one kernel, which takes longer to be called than to run; where some take
 the longer way, by two. For one slot, and for very few that all take it, no kernel is worth its call.
@@ -36,6 +37,13 @@ SHORT = 48
 """Up to this many keys are sorted by insertion, in the kernel that reads them."""
 
 
+MANY = 1 << 16
+"""From so many slots on their keys are made later."""
+
+UNKEYED = 32
+"""Calls that are answered before."""
+
+
 class SlotIds:
     """What one event reads of the registry: the lists of the slots' subscriptions, and the slots' keys.
 
@@ -43,27 +51,45 @@ class SlotIds:
     `bases` say which.
     """
 
-    __slots__ = ("_bound", "_is_separable", "_keys", "_separator", "_texts", "_views", "bases", "names")
+    __slots__ = (
+        *("_bound", "_is_separable", "_keys", "_ranked", "_separated"),
+        *("_separator", "_texts", "_unkeyed", "_views", "bases", "names"),
+    )
 
     def __init__(self, first: Ints, first_changing: Ints, following: Ints, names: NameTable) -> None:
         lists = (first, first_changing, following)
         self.names, self.bases = names, names.bases
-        self._keys = _only_keys(*lists, sealed(names.rank))
         self._views: tuple[memoryview, ...] = tuple(array.data for array in lists)
-        texts, separator = names.separated()
-        self._texts = tuple(array.data for array in (self._keys, *(array for array, _ in texts)))
+        self._separated, separator = names.separated()
         self._is_separable, self._separator = separator is not None, separator or 0
-        ranked = (*lists, names.rank)
-        self._bound = BoundArrays([*((array, np.int32) for array in ranked), (self._keys, np.int64), *texts])
+        self._ranked = (*lists, names.rank)
+        self._unkeyed = UNKEYED if len(first) >= MANY else 0
+        self._bind(np.empty(0, np.int64) if self._unkeyed else self._made_keys())
+
+    def _made_keys(self) -> Longs:
+        first, first_changing, following, rank = self._ranked
+        return _only_keys(first, first_changing, following, sealed(rank))
+
+    def _bind(self, keys: Longs) -> None:
+        """Take these keys of the slots; none for all that are not made yet."""
+        self._keys = keys
+        self._texts = tuple(array.data for array in (keys, *(array for array, _ in self._separated)))
+        ranked = ((array, np.int32) for array in self._ranked)
+        self._bound = BoundArrays([*ranked, (keys, np.int64), *self._separated])
 
     @property
     def words(self) -> Longs:
-        """What kernels find the arrays of `BoundIds` by, while this is held."""
+        """What kernels find the arrays of `BoundIds` by, while this is held; asked for with each call."""
+        if self._unkeyed > 0:
+            self._unkeyed -= 1
+            if self._unkeyed <= 0:  # another thread may have counted, too
+                self._bind(self._made_keys())
         return self._bound.words
 
     def change(self, slot: int) -> None:
         """Take note that the list of a slot changes: it has no key from here on."""
-        self._keys[slot] = NONE
+        if len(self._keys):
+            self._keys[slot] = NONE
 
     def ids(self, slots: Ints, single: SingleEvent, fire: Fire) -> list[str]:
         """The ids of the subscriptions of these slots, of which there are some, sorted.
@@ -75,7 +101,7 @@ class SlotIds:
             return [only]
         keys: Longs = np.empty(2 * len(slots) + SHORT, np.int64)
         joined: Bytes = np.empty(SHORT * EXPECTED if self._is_separable else 0, np.uint8)
-        count, left, length = _name(self._bound.words, slots, self._separator, keys, joined)
+        count, left, length = _name(self.words, slots, self._separator, keys, joined)
         if left:
             numbers = self.numbers(keys[-left:].astype(np.int32), single, fire)
             if isinstance(numbers, list) and not count:  # no kernel is worth its call
@@ -103,7 +129,7 @@ class SlotIds:
     def _only_id(self, slot: int) -> str | None:
         """The id of a slot's only subscription, if it has no tolerance; None when there is not just that."""
         keys, offsets, texts = self._texts
-        key = keys[slot]
+        key = keys[slot] if keys else NONE
         if key != NONE:
             number = key & NUMBER
             return str(texts[offsets[number] : offsets[number + 1]], "utf-8")
@@ -163,7 +189,7 @@ class BoundIds(NamedTuple):
     rank: Ints
     """By number the rank of its id in the base of the names, or CHANGED."""
     only: Longs
-    """By slot its key, or NONE."""
+    """By slot its key, or NONE; empty until the keys are made."""
     offsets: Longs
     data: Bytes
     """The ids in the base of the names, with their offsets."""
@@ -196,7 +222,7 @@ def put_keys(ids: BoundIds, slot: Any, keys: Longs, count: Any) -> Any:
 
     NONE when some have a tolerance, or an id that is not in the base, or when there is not room enough.
     """
-    key = ids.only[slot]
+    key = ids.only[slot] if slot < len(ids.only) else NONE
     if key != NONE and count < len(keys):
         keys[count] = key
         return count + 1
