@@ -54,12 +54,11 @@ def feed(place: Path, number: int, lines: list[str]) -> None:
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def run(spark: SparkSession, pipeline: Pipeline) -> list[int]:
-    """Let a pipeline take all that is there; gives how many rows each micro-batch with any has read."""
+def run(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Let a pipeline take all that is there."""
     query = start(spark, pipeline)
     try:
         assert query.awaitTermination(240)
-        return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
     finally:
         query.stop()
 

