@@ -478,7 +478,7 @@ class PairVerifier(Verifier[F]):
 
     def passing_in(self, number: int, segment: CompiledSegment, single: SingleEvent, slots: Ints) -> Ints:
         """As a batch of one, which is not made where none of the slots is at home in this segment."""
-        if not (self.homes_of(slots) == number).any():
+        if number not in self._home.take(slots, mode="clip").tolist():  # of many calls the cheapest
             return slots
         passed = np.ones(len(slots), np.bool_)
         self.verify_in(number, segment, single.batch, np.zeros(len(slots), np.int32), slots, passed)
