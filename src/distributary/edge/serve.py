@@ -385,6 +385,8 @@ def described(served: ServedBroker) -> Iterator[str]:
     if settings.console:
         yield f"  page  {scheme}://{web}/console/"
     yield f"  MQTT  {mqtt}"
+    if served.kafka is not None:
+        yield from (f"  Kafka {what}" for what in served.kafka.described())
     if served.status_endpoint is not None:
         yield f"  status http://{served.status_endpoint}/health and /metrics"
     if settings.access is not None or settings.certificate is not None:

@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from distributary.client import connect
 from distributary.edge.kafka.settings import KafkaSettings
 from distributary.edge.payloads import payload_of
-from distributary.edge.serve import ServedBroker, ServeSettings
+from distributary.edge.serve import ServedBroker, ServeSettings, described
 from distributary.model import Event
 from distributary.toml_files import parse_toml, validated
 from kafka_server import KafkaServer
@@ -61,6 +61,7 @@ def test_records_reach_clients_that_asked_for_them_and_what_is_malformed_stops_n
             connect(f"ws://{broker.web_endpoint}", name="ann") as ann,
             ann.subscribed(topic="quotes/OTE", where="price > 8") as events,
         ):
+            assert f"  Kafka takes {topic} from {kafka.address}, in group {topic!r}" in described(broker)
             kafka.send(topic, b'{"price": 9}', b'{"price": 7}', None, b'{"price":', b"<a/>", key=b"OTE")
             kafka.send(topic, b'{"price": 10}', key=b"OTHER")
             cloud = {"ce_specversion": "1.0", "ce_id": "e1", "ce_source": "/bourse", "ce_type": "quote"}
@@ -97,6 +98,7 @@ def test_deliveries_are_written_once_also_when_the_broker_comes_back(
             served(settings, data=tmp_path) as broker,
             connect(f"ws://{broker.web_endpoint}", name="seller") as seller,
         ):
+            assert f"  Kafka writes {topic} at {kafka.address}" in described(broker)
             assert broker.kafka is not None
             while not broker.kafka.outlets[0].ready:
                 await asyncio.sleep(0.01)

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ class KafkaBridge:
         note: Callable[[str], None],
     ) -> None:
         """`alone`: whether the broker is the first of its network; `data` is the directory that it keeps."""
-        self._sessions, self._note = sessions, note
+        self._settings, self._sessions, self._note = settings, sessions, note
         self._sinks = [each for each in settings.sink if each.broker in (None, broker)]
         if self._sinks and data is None:
             raise DistributaryError(
@@ -96,6 +96,14 @@ class KafkaBridge:
             for sink in self._sinks
         ]
         self._tasks: list[asyncio.Task[None]] = []
+
+    def described(self) -> Iterator[str]:
+        """What is taken from Kafka and written to it here."""
+        servers = self._settings.connection.get("bootstrap.servers", "the servers of the file")
+        for source in self._settings.source:
+            yield f"takes {', '.join(source.topics)} from {servers}, in group {source.group!r}"
+        for sink in self._sinks:
+            yield f"writes {sink.to} at {servers}"
 
     def start(self) -> None:
         """Begin; sessions have been restored."""
