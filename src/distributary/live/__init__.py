@@ -19,7 +19,7 @@ Modules, in reading order:
 - `runner`: drives one node, by any clock and any network.
 - `neighbours`: where other nodes listen, for when a node comes back.
 - `kernel_process`: has kernels compiled, while brokers go on without them.
-- `broker`: a broker of any system, on links.
+- `broker`: a broker of any system, on links. `handing_out`: what its node delivers, handed to clients.
 - `settings`, `status`, `process`: a node as a process: its file, what it says of itself, its life.
 - `event_loop`: how the process of a node is set up: its event loop, memory and garbage collector.
 - `rates`: how often things happen.

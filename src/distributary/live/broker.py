@@ -31,14 +31,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from distributary.errors import DistributaryError
-from distributary.flow import Query, RejectedItem, Source
+from distributary.flow import Query, Source
 from distributary.live.clients import ClientRoom
 from distributary.live.codec import require_all_sendable
 from distributary.live.connection import Limits
 from distributary.live.greeting import Endpoint
+from distributary.live.handing_out import HandingOut, InTurn
 from distributary.live.journal import Journal
 from distributary.live.kernel_process import KERNEL_PROCESS
 from distributary.live.lines import LinkLines
@@ -48,14 +49,13 @@ from distributary.live.runner import LoopClock, Runner
 from distributary.live.security import TlsFiles
 from distributary.model import (
     Delivery,
-    DeliveryBatch,
     Event,
     EventIdentity,
     Offset,
     Subscription,
     SubscriptionKey,
 )
-from distributary.overlay.broker import Broker, LogGap, RequestRefusal, SessionState
+from distributary.overlay.broker import Broker, SessionState
 from distributary.overlay.node import Address, Message
 from distributary.overlay.recording import RecordedBroker, WriteLine
 from distributary.systems.membership import Membership, address_of
@@ -84,12 +84,6 @@ def keeps_log(system_name: str, nodes: int = ABOUT, chosen: Mapping[str, Any] | 
     (True, False)
     """
     return Membership(system_name, nodes, dict(chosen or {})).keeps_log
-
-
-class _InTurn(NamedTuple):
-    """Passes through a node like a delivery, and so comes after all those before it."""
-
-    action: Callable[[], None]
 
 
 class LiveBroker:
@@ -121,7 +115,6 @@ class LiveBroker:
             self._require_recordable()
         self._recorders = [trace] if trace is not None else []
         self._contacts = tuple(contacts)
-        self._on_delivery = on_delivery
         self._notice = on_notice or _log.warning
         self.links = Links(
             self.address,
@@ -137,6 +130,7 @@ class LiveBroker:
             nodes_refused=nodes_refused,
         )
         self.clients = self.links.clients = ClientRoom(network, self, clients_refused)
+        self._given = HandingOut(self.clients, on_delivery, self._notice, self._fail)
         self.journal = None if data is None else Journal(data, self._fail)
         self._neighbours = KnownNeighbours(self.links)
         self.failure = asyncio.Event()
@@ -144,7 +138,7 @@ class LiveBroker:
         self._needs_kernels = False
         self.before_entry: list[Callable[[], None]] = [self.clients.direct.settle]
         """Called before the node is asked or told anything."""
-        self.published = self.delivered = 0
+        self.published = 0
         self.broker: Broker | None = None
         self._runner: Runner | None = None
 
@@ -175,7 +169,7 @@ class LiveBroker:
             broker.driven if isinstance(broker, RecordedBroker) else broker.node,
             self.links,
             clock,
-            self._hand_out,
+            self._given.take,
             self._fault,
             disk=self.journal,
             on_acknowledgement=self.clients.acknowledged,
@@ -290,7 +284,7 @@ class LiveBroker:
     def in_turn(self, action: Callable[[], None]) -> None:
         """Do something after all that the node has wanted to be delivered so far."""
         broker, runner = self._running()
-        runner.call(lambda: broker.node.deliver(_InTurn(action)))
+        runner.call(lambda: broker.node.deliver(InTurn(action)))
 
     def publish(self, *events: Event) -> int | None:
         """Have events delivered, in this order, once to every subscriber who asked for them, wherever.
@@ -330,9 +324,9 @@ class LiveBroker:
         """
         broker, runner = self._running()
         mark, deliver = self.clients.mark_given, broker.node.deliver
-        runner.call_unprepared(lambda: deliver(_InTurn(partial(mark, True))))
+        runner.call_unprepared(lambda: deliver(InTurn(partial(mark, True))))
         runner.call_unprepared(lambda: broker.publish_at_once(events) or broker.publish_all(events))
-        runner.call_unprepared(lambda: deliver(_InTurn(partial(mark, False))))
+        runner.call_unprepared(lambda: deliver(InTurn(partial(mark, False))))
         self.published += len(events)
 
     def last_place(self) -> Offset | None:
@@ -420,7 +414,7 @@ class LiveBroker:
     def counts(self) -> Counter[str]:
         """What has happened so far: at the links, and to the clients of this broker."""
         faults = 0 if self._runner is None else self._runner.faults
-        own = {"published": self.published, "delivered": self.delivered, "faults": faults}
+        own = {"published": self.published, "delivered": self._given.delivered, "faults": faults}
         fired = self.links.lines.fired
         return self.links.counts + Counter(own | {"slow clients": self.clients.slow} | fired)
 
@@ -436,42 +430,6 @@ class LiveBroker:
     def _write_line(self, line: str) -> None:
         for write in list(self._recorders):
             write(line)
-
-    def _hand_out(self, item: Any) -> None:
-        if isinstance(item, Delivery):
-            self.delivered += 1
-            if not self.clients.deliver(item) and self._on_delivery is not None:
-                self._on_delivery(item)
-        elif isinstance(item, DeliveryBatch):
-            self.delivered += len(item.events)
-            if not self.clients.deliver(item) and self._on_delivery is not None:
-                for delivery in item.deliveries:
-                    self._on_delivery(delivery)
-        elif isinstance(item, _InTurn):
-            item.action()
-        elif isinstance(item, LogGap):
-            self.clients.tell_gap(item)
-        else:
-            self._hand_out_of_queries(item)
-
-    def _hand_out_of_queries(self, item: Any) -> None:
-        """Hand out what the node of a query network has for its clients, and for whoever runs it."""
-        from distributary.systems.queries.broker import QueryResult
-        from distributary.systems.queries.registry_failover import RemovalNotice
-
-        if isinstance(item, QueryResult):
-            self.delivered += 1
-            self.clients.deliver_result(item.stream, item.item)
-        elif isinstance(item, RequestRefusal):
-            self.clients.requests.refused(item.what, item.reason)
-        elif isinstance(item, RejectedItem):
-            self._notice(f"set aside: item {item.id!r} of {item.stream}: {item.reason}")
-        elif isinstance(item, RemovalNotice):
-            reason = (
-                "it is no member any more, because it left, was silent or lost its memory: nodes of a query"
-                " network come back when all of them are started again"
-            )
-            self._fail(DistributaryError(reason), reason)
 
     def _require_recordable(self) -> None:
         if self._membership.is_query_network:

@@ -8,4 +8,5 @@
 - `query_trial`: queries at nodes whose operators move, checked with the interpreter
 - `query_workload`: queries and events for that
 - `query_answers`: what its clients must get
+- `query_traffic`: its traffic by what it is for
 """

@@ -33,7 +33,6 @@ from distributary.errors import DistributaryError, UsageError
 from distributary.files import read_events
 from distributary.flow import Catalogue, Item, SourceIntake, read_query_file
 from distributary.model import Event
-from distributary.overlay.courier import Ack
 from distributary.overlay.node import Address, Node
 from distributary.plan.queries.goals import NAMED_GOALS, parse_query_goal
 from distributary.plan.queries.rules import MIGRATIONS, PARTITION, REPLICATION
@@ -51,6 +50,7 @@ from distributary.sim.trials.query_answers import (
     promised_order,
     until_withdrawn,
 )
+from distributary.sim.trials.query_traffic import traffic_by_purpose
 from distributary.sim.trials.query_workload import feed_catalogue, feed_events, random_events, rush_time
 from distributary.sim.trials.run import Progress, TrialRun, repeat_command
 from distributary.systems import queries as query_network
@@ -490,24 +490,3 @@ class _Run(TrialRun):
             if isinstance(delivered.item, QueryResult):
                 found[delivered.item.stream].append(delivered.item.item)
         return found
-
-
-PURPOSES = {
-    "streams": query_network.DATA,
-    "registering, subscribing, moving": query_network.CONTROL,
-    "statistics": (*query_network.STATISTICS, query_network.TrafficCounts),
-    "weighing and deciding": query_network.OPTIMISATION,
-    "measuring links": query_network.LINK_MESSAGES,
-    "checkpoints and registry failover": query_network.CHECKPOINT_MESSAGES,
-    "shedding load": query_network.SHEDDING_MESSAGES,
-    "acknowledgements": (Ack,),
-}
-
-
-def traffic_by_purpose(metrics: Metrics) -> dict[str, Traffic]:
-    """The traffic of each purpose (`PURPOSES`)."""
-    purposes = {kind.__name__: purpose for purpose, kinds in PURPOSES.items() for kind in kinds}
-    sums = dict.fromkeys(PURPOSES, Traffic(0, 0))
-    for kind, traffic in metrics.by_kind().items():
-        sums[purposes[kind]] += traffic
-    return sums

@@ -17,7 +17,8 @@ In reading order, with the parts of the seed's Figure 5.3:
 - `publications`, `ways`, `routes`, `router`: streams, their readers, and the routes between them (pub/sub
   manager, router). `stream_trees`: the trees of operators' streams.
 - `thinning`: what operators of a node leave out while queries are thinned out.
-- `traffic`, `engine`: operators and clients of a node (operator engine).
+- `traffic`, `engine`: operators and clients of a node (operator engine). `stream_order`: answers in
+  stream order, for clients who ask for it.
 - `stream_subscriptions`: what subscribers at a node are delivered of streams.
 - `reconfiguration`: moving and dividing operators (query manager).
 - `source_trees`, `tree_rules`, `source_registry`, `registry`: sources, their trees and how these are
