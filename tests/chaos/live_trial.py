@@ -328,9 +328,13 @@ class LiveTrial:
 
     # Healing.
 
+    def _view(self) -> dict[str, Any]:
+        """The network as it is now."""
+        return self._network.view()
+
     def _places(self) -> dict[str, dict[str, Any]]:
         """What each node that answers says of itself."""
-        return _there(self._network.view())
+        return _there(self._view())
 
     def _keepers(self, places: dict[str, dict[str, Any]]) -> list[str]:
         """The root of the latest term and those that stand by for it, by what nodes say of themselves."""
@@ -347,7 +351,7 @@ class LiveTrial:
 
         A ring that was cut is two for some seconds, while which all its nodes say that they have joined.
         """
-        view = self._network.view()
+        view = self._view()
         places = _there(view)
         joined = all(places.get(name, {}).get("joined") for name in self._names if name not in self._gone)
         in_order = joined and not view.get("ring", {}).get("broken")

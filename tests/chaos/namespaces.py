@@ -186,9 +186,10 @@ class NamespaceTrial(LiveTrial):
         told: dict[str, Any] = json.loads(asked.stdout)
         return told
 
-    def _places(self) -> dict[str, dict[str, Any]]:
+    def _view(self) -> dict[str, Any]:
         found = {name: self._health(name) for name in self._names if name not in self._gone}
-        return {name: {**told, **told["place"]} for name, told in found.items() if told is not None}
+        nodes = [{**told, **told["place"], "name": name} for name, told in found.items() if told is not None]
+        return {"nodes": nodes}
 
     async def _cut(self, victim: str, seconds: float) -> bool:
         outside = f"{self._prefix}v{self._entries[victim]['number']}"
