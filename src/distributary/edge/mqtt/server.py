@@ -28,6 +28,8 @@ TICK = 1.0
 """Seconds between two looks at the clock."""
 CLOSING = 5.0
 """Seconds that the other side may take to read what it is told at the end."""
+ENDING_PAUSE = 0.005
+"""Seconds between two looks whether everybody is gone."""
 COPYING, COPYING_PAUSE = 5.0, 0.02
 """Seconds that a server waits for what others retain before it listens, and between two looks."""
 
@@ -35,13 +37,15 @@ COPYING, COPYING_PAUSE = 5.0, 0.02
 class MqttProtocol(asyncio.Protocol):
     """A TCP or TLS connection, as a line of the room."""
 
-    def __init__(self, room: MqttRoom) -> None:
-        self._room = room
+    def __init__(self, room: MqttRoom, there: set[MqttProtocol]) -> None:
+        """While there is a connection it is in `there`."""
+        self._room, self._there = room, there
         self._transport: asyncio.Transport | None = None
         self._connection: MqttConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there, its TLS handshake done."""
+        self._there.add(self)
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         self._connection = self._room.connect(self, _peer_of(self._transport))
 
@@ -56,6 +60,7 @@ class MqttProtocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended."""
+        self._there.discard(self)
         if self._connection is not None:
             self._connection.lost()
 
@@ -113,6 +118,7 @@ class MqttServer:
         self.room, self.host, self.port, self._tls = room, host, port, tls
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
+        self._there: set[MqttProtocol] = set()
 
     async def start(self) -> int:
         """Listen; gives the port. DistributaryError when that is not safe or not possible."""
@@ -125,7 +131,7 @@ class MqttServer:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: MqttProtocol(self.room), self.host, self.port, ssl=self._tls
+                lambda: MqttProtocol(self.room, self._there), self.host, self.port, ssl=self._tls
             )
         except OSError as error:
             where = Endpoint(self.host, self.port)
@@ -147,12 +153,18 @@ class MqttServer:
         self.room.tick()
 
     async def stop(self) -> None:
-        """Let everybody go, and listen no longer."""
+        """Let everybody go, and listen no longer. Who does not read why in time is let go at once."""
         if self._ticking is not None:
             self._ticking.cancel()
         if self._server is not None:
             self._server.close()
             self.room.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    while self._there:
+                        await asyncio.sleep(ENDING_PAUSE)
+            for each in list(self._there):
+                each.abort()
             await asyncio.sleep(0)
 
     async def __aenter__(self) -> MqttServer:
