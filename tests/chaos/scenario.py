@@ -224,12 +224,15 @@ class Scenario:
 
 
 def aims(random: Random, kills: int) -> list[Aim]:
-    """Three kills of four in phases, all in turn, in this batch or a later one; the fourth at a moment."""
+    """Three kills of four in phases, all in turn, in this batch or a later one; the fourth at a moment.
+
+    Those in a commit are in a later one: a batch that has its record is not written again.
+    """
     phases = [*PHASES[1:]]
     random.shuffle(phases)
     in_turn = cycle(phases)
     return [
-        Aim(next(in_turn), batches=random.choice([0, 1, 2]))
+        Aim(phase := next(in_turn), batches=random.choice([1, 2] if phase in COMMITTING else [0, 1, 2]))
         if at % 4 != 3
         else Aim("starting" if at % 8 == 7 else None, seconds=random.uniform(0, LONGEST_DELAY))
         for at in range(kills)
