@@ -411,10 +411,15 @@ class LiveBroker:
         return self.acknowledges and not self._membership.is_query_network
 
     @property
+    def delivered(self) -> int:
+        """How many events and items have been given to clients so far."""
+        return self._given.delivered
+
+    @property
     def counts(self) -> Counter[str]:
         """What has happened so far: at the links, and to the clients of this broker."""
         faults = 0 if self._runner is None else self._runner.faults
-        own = {"published": self.published, "delivered": self._given.delivered, "faults": faults}
+        own = {"published": self.published, "delivered": self.delivered, "faults": faults}
         fired = self.links.lines.fired
         return self.links.counts + Counter(own | {"slow clients": self.clients.slow} | fired)
 
