@@ -60,6 +60,7 @@ class Paho:
     def leave(self) -> None:
         self.client.disconnect()
         self.client.loop_stop()
+        self.client._reset_sockets()  # It has two of its own, which it leaves to the garbage collector.
 
     def vanish(self) -> None:
         """End without DISCONNECT, as a crash does."""
