@@ -22,6 +22,7 @@ from distributary.edge.console.pipelines import (
     texts,
 )
 from distributary.edge.web.outgoing import OutgoingError
+from edge.listening import listening
 from live.loops import alone, until
 
 STATUS = {
@@ -61,18 +62,13 @@ class Answering:
         if not self.answer:
             await reader.read()
         writer.write(self.answer)
-        writer.close()
 
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[Answering]:
     made = Answering(answer)
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(made.serve) as made.port:
         yield made
-    finally:
-        server.close()
 
 
 def clock(at: float) -> str:

@@ -18,6 +18,7 @@ from distributary.edge.sessions import Session
 from distributary.edge.web.server import WebServer
 from distributary.errors import DistributaryError
 from distributary.model import Event
+from edge.listening import listening
 from edge.web.serving import ServedWeb, served_web
 from live.loops import alone, until
 
@@ -38,12 +39,8 @@ class Proxy:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        try:
-            yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        finally:
-            server.close()
-            self.cut()
+        async with listening(self._serve) as port:
+            yield f"ws://127.0.0.1:{port}"
 
     def cut(self) -> None:
         for writer in self._writers:

@@ -19,6 +19,7 @@ import pytest
 from distributary.edge.web import outgoing
 from distributary.edge.web.webhooks import WebhookRules
 from edge.access.issuing import FILE, Place, ann_s_hash, token
+from edge.listening import listening
 from edge.web.serving import ServedWeb, served_web, socket_to
 from live.loops import alone, until
 
@@ -55,18 +56,13 @@ class Receiver:
         self.requests.append(({name.decode(): value.decode() for name, value in head.headers}, body))
         status = self.statuses.pop(0) if self.statuses else 204
         writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\nlocation: /elsewhere\r\n\r\n".encode())
-        writer.close()
 
 
 @asynccontextmanager
 async def receiver() -> AsyncIterator[Receiver]:
     made = Receiver()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.port = server.sockets[0].getsockname()[1]
-    try:
+    async with listening(made.serve) as made.port:
         yield made
-    finally:
-        server.close()
 
 
 async def hooked(web: ServedWeb, url: str, **more: Any) -> Any:
@@ -258,12 +254,9 @@ async def test_a_name_that_leads_elsewhere_later_gains_nothing(monkeypatch: pyte
 async def test_an_answer_that_does_not_come_is_given_up() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    with pytest.raises(outgoing.OutgoingError, match="has not answered within"):
-        await outgoing.post(url, b"", {}, private=True, patience=0.05)
-    server.close()
+    async with listening(silent) as port:
+        with pytest.raises(outgoing.OutgoingError, match="has not answered within"):
+            await outgoing.post(f"http://127.0.0.1:{port}/", b"", {}, private=True, patience=0.05)
     with pytest.raises(outgoing.OutgoingError, match="cannot be reached"):
         await outgoing.post("http://127.0.0.1:1/", b"", {}, private=True)
