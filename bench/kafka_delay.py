@@ -99,11 +99,6 @@ def known(quick: bool) -> list[str]:
     return list(WAYS)
 
 
-def unknown(quick: bool, only: Sequence[str]) -> list[str]:
-    """What is asked for and not there."""
-    return [name for name in only if name not in WAYS]
-
-
 def run(quick: bool, only: Sequence[str] = ()) -> list[Result]:
     rates, warm, seconds = ((50,), 1, 1) if quick else ((100, 1_000), 20, 60)
     server = KafkaServer(Path(tempfile.mkdtemp()))

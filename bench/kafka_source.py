@@ -42,11 +42,6 @@ def known(quick: bool) -> list[str]:
     return list(ENGINES)
 
 
-def unknown(quick: bool, only: Sequence[str]) -> list[str]:
-    """What is asked for and not there."""
-    return [name for name in only if name not in ENGINES]
-
-
 def run(quick: bool, only: Sequence[str] = ()) -> list[Result]:
     count = 20_000 if quick else 400_000
     server = KafkaServer(Path(tempfile.mkdtemp()))

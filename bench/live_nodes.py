@@ -67,11 +67,6 @@ def known(quick: bool) -> list[str]:
     return list(SYSTEMS)
 
 
-def unknown(quick: bool, only: Collection[str]) -> list[str]:
-    """What is asked for and not known."""
-    return [name for name in only if name not in SYSTEMS]
-
-
 def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
     results: list[Result] = []
     for name, system in SYSTEMS.items():

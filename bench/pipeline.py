@@ -136,11 +136,6 @@ def known(quick: bool) -> list[str]:
     return [str(size) for size in _sizes(quick)]
 
 
-def unknown(quick: bool, only: Sequence[str]) -> list[str]:
-    """What is asked for and not there."""
-    return [name for name in only if name not in known(quick)]
-
-
 def run(quick: bool, only: Sequence[str] = ()) -> list[Result]:
     sizes = {size: count for size, count in _sizes(quick).items() if not only or str(size) in only}
     rounds = 1 if quick else 3

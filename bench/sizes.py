@@ -65,11 +65,6 @@ def known(quick: bool) -> list[str]:
     return list(KINDS)
 
 
-def unknown(quick: bool, only: Collection[str]) -> list[str]:
-    """What is asked for and not there."""
-    return sorted(set(only) - KINDS.keys())
-
-
 def run(quick: bool, only: Collection[str] = ()) -> list[Result]:
     """Measure the kinds named in `only` (default: all), write the numbers and draw a plot of each kind."""
     sizes = (1_000, 10_000) if quick else (1_000, 10_000, 100_000, 1_000_000)
